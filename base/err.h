@@ -56,7 +56,8 @@ enum err err_context(enum err code, const char *format, ...) __attribute__((form
 /* Replaces this thread's record, as when the error of another rank arrives. */
 void err_restore(const struct err_record *record);
 
-#define ERR(code, ...) err_raise(ERR_##code, __FILE__, __LINE__, __VA_ARGS__)
+/* The constant is the value, so that the compiler sees that an error is not ERR_OK. */
+#define ERR(code, ...) ((void)err_raise(ERR_##code, __FILE__, __LINE__, __VA_ARGS__), ERR_##code)
 #define TRY(call)                                \
 	do {                                     \
 		enum err try_ = (call);          \
