@@ -202,25 +202,39 @@ static void matmul(const struct weight *w, int64_t begin, int64_t end, const flo
 	}
 }
 
-/* Round to nearest even of x * 2^32 for |x| < 2^24. Both multiplications are exact in double. From 2^51 on the scaled
- * number is a multiple of 2^28 already; below, adding 1.5 * 2^52 leaves no room for a fraction. */
+/* Round to nearest even of x * 2^32 for |x| < 2^24, made of operations that every instruction set has for vectors. Adding
+ * 1.5 * 2^52 to a double leaves its nearest integer in the low bits. x is cut into its nearest integer and an exact rest
+ * of at most 1/2; the integer adds a multiple of 2^32, so that rounding the rest to even rounds the whole to even. */
 INLINE int64_t to_fixed(float x)
 {
 	const double magic = 0x1.8p52;
-	double d = (double)x * 0x1p32;
-	double rounded = (d + magic) - magic;
-	return (int64_t)(fabs(d) < 0x1p51 ? rounded : d);
+	union { double d; int64_t i; } whole, rest, zero = { .d = magic };
+	whole.d = (double)x + magic;
+	rest.d = ((double)x - (whole.d - magic)) * 0x1p32 + magic;
+	return (int64_t)((uint64_t)(whole.i - zero.i) << 32) + (rest.i - zero.i);
 }
 
-/* acc wraps instead of overflowing, so that hostile numbers are not undefined. Returns how many did not fit. */
+/* acc[i] += fixed(gate * sums[i]) for n of PANEL sums. acc wraps instead of overflowing, so that hostile numbers are not
+ * undefined. Returns how many did not fit. */
 INLINE int64_t add_runs(int64_t *restrict acc, const float *restrict sums, int n, float gate, int gated)
 {
-	int64_t bad = 0;
-	for (int i = 0; i < n; i++) {
+	int64_t fixed[PANEL], misfit[PANEL], bad = 0;
+	for (int i = 0; i < PANEL; i++) {
 		float v = gated ? gate * sums[i] : sums[i];
 		int good = fabsf(v) < 0x1p24f;
-		acc[i] = (int64_t)((uint64_t)acc[i] + (uint64_t)to_fixed(good ? v : 0.0f));
-		bad += !good;
+		fixed[i] = to_fixed(good ? v : 0.0f);
+		misfit[i] = !good;
+	}
+	if (n == PANEL) {
+		for (int i = 0; i < PANEL; i++) {
+			acc[i] = (int64_t)((uint64_t)acc[i] + (uint64_t)fixed[i]);
+			bad += misfit[i];
+		}
+		return bad;
+	}
+	for (int i = 0; i < n; i++) {
+		acc[i] = (int64_t)((uint64_t)acc[i] + (uint64_t)fixed[i]);
+		bad += misfit[i];
 	}
 	return bad;
 }
@@ -228,7 +242,7 @@ INLINE int64_t add_runs(int64_t *restrict acc, const float *restrict sums, int n
 static void matmul_fixed(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
 			 const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad, float *scratch)
 {
-	float out[TILE_TOKENS][PANEL];
+	float out[TILE_TOKENS][PANEL] = { { 0 } };   /* tile leaves a half panel without rows alone */
 	const float *rows[PANEL];
 	for (int64_t r = begin; r < end; r += PANEL) {
 		int n_rows = panel(w, r, end, scratch, rows);
