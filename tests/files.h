@@ -21,7 +21,7 @@ static inline void test_dir_make(struct test_dir *d)
 		abort();
 }
 
-/* Into one of four rooms in turn, so that a call may take two paths. */
+/* Into one of four rooms in turn, so that a call may take two paths: copy what must live longer. */
 static inline const char *test_path(const struct test_dir *d, const char *name)
 {
 	static char rooms[4][400];
