@@ -50,7 +50,9 @@ good_tree
 for script in layers calls sizes text; do
 	passes $script "the good tree"
 done
-echo '#include "launcher/up.h"' | { cat >"$tree/t/launcher/up.h" </dev/null; finds layers base/b.c 'quotes are for'; }
+finds layers base/b.c 'quotes are for' <<'TEXT'
+#include "launcher/not_there.h"
+TEXT
 finds layers base/b.c 'base must not know parallel' <<'TEXT'
 #include "parallel/comm.h"
 TEXT
