@@ -82,6 +82,8 @@ enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *te
 	if (!v->slots[slot] && v->n_used + 1 >= v->n_slots)
 		return ERR(MODEL, "%s: more tokens than the vocabulary was counted to have", name);
 	*k = (struct token){ .at = v->pool.size, .bytes = (uint32_t)bytes, .flags = TOKEN_PRESENT };
+	if (!utf8_valid(text, bytes))
+		k->flags |= TOKEN_LITERAL;   /* GGUF files may hold anything; no character of it can be looked at */
 	bytes_put(&v->pool, text, bytes);
 	v->n_used += !v->slots[slot];
 	v->slots[slot] = (int32_t)id + 1;
