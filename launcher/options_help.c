@@ -61,8 +61,14 @@ static void help_for_program(struct bytes *to)
 	bytes_printf(to, "\n");
 	put_options(to, NULL, 0);
 	bytes_printf(to, "\nshardrun COMMAND --help shows a command's options. Results go to stdout, everything else to stderr.\n"
-			 "Exit status: 0 good, 1 the work failed, 2 the command line or the recipe is wrong, 3 the cluster does\n"
-			 "not fit the recipe, 4 the model is unusable, 5 a rank or node was lost, 75 requeue me.\n\nThe keys of a recipe:\n\n");
+			 "\nExit status:\n");
+	for (int e = ERR_OK; e < ERR_COUNT; e++) {
+		char left[16];
+		snprintf(left, sizeof left, "  %d", err_exit_status((enum err)e));
+		if (e == ERR_OK || err_exit_status((enum err)e) != err_exit_status((enum err)(e - 1)))
+			put_entry(to, left, e == ERR_USAGE ? "the command line or the recipe is wrong" : e == ERR_OK ? "all is well" : err_text((enum err)e));
+	}
+	bytes_printf(to, "\nThe keys of a recipe:\n\n");
 	recipe_help(to);
 }
 
@@ -75,7 +81,7 @@ void options_help(enum command command, struct bytes *to)
 		help_for_program(to);
 		return;
 	}
-	bytes_printf(to, "usage: shardrun %s %s\n\n%s%s%s\n\n", c->name, c->usage, c->help, *c->more ? " " : "", c->more);
+	bytes_printf(to, "usage: shardrun %s %s\n\n%s\n%s%s\n", c->name, c->usage, c->help, c->more, *c->more ? "\n" : "");
 	put_options(to, c, 0);
 	if (c->command == COMMAND_TOPO || c->command == COMMAND_INSPECT)
 		return;

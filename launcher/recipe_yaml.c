@@ -57,7 +57,7 @@ static const char *suggestion(const char *found)
 
 enum err unknown_key(const char *place, const char *found)
 {
-	const char *near = suggestion(found), *kind = strchr(found, '.') ? "key" : "section";
+	const char *near = suggestion(found), *kind = strchr(found, '.') || (near && row_find(near)) ? "key" : "section";
 	struct bytes known = { 0 };
 	if (near)
 		return ERR(RECIPE, "%s: unknown %s \"%s\", the nearest known is %s", place, kind,

@@ -191,7 +191,7 @@ TEST(unknown_and_repeated_keys_are_named)
 	refused("launch:\n  partition: a\n", "r.yaml:2:3: unknown key \"launch.partition\", the nearest known is launch.slurm.partition");
 	refused("serve:\n  zzzzz: 2\n", "r.yaml:2:3: unknown key \"serve.zzzzz\", known here: host, port, api_key_file, endpoint_file");
 	refused("paralell:\n  tp: 2\n", "r.yaml:1:1: unknown section \"paralell\", the nearest known is parallel");
-	refused("tp: 2\n", "r.yaml:1:1: unknown section \"tp\", the nearest known is parallel.tp");
+	refused("tp: 2\n", "r.yaml:1:1: unknown key \"tp\", the nearest known is parallel.tp");
 	refused("quantum: 2\n",
 		"r.yaml:1:1: unknown section \"quantum\", known here: model, parallel, runtime, generation, launch, serve");
 	refused("parallel.tp: 2\n", "r.yaml:1:1: unknown key \"parallel.tp\", write \"tp:\" indented below \"parallel:\"");
