@@ -38,9 +38,19 @@ static void put_entry(struct bytes *to, const char *left, const char *text)
 static void put_option(struct bytes *to, const struct option_row *row)
 {
 	char left[80];
+	struct bytes text = { 0 };
 	snprintf(left, sizeof left, "  %s%s%s%s%s", row->name, row->letter ? ", " : "", row->letter ? row->letter : "",
 		 row->argument ? " " : "", row->argument ? row->argument : "");
-	put_entry(to, left, row->help ? row->help : recipe_key_help(row->key));
+	bytes_printf(&text, "%s", row->help ? row->help : recipe_key_help(row->key));
+	if (row->kind == OPTION_KEY && !row->help) {
+		bytes_printf(&text, " Allowed: ");
+		recipe_key_allowed(row->key, &text);
+		bytes_printf(&text, ".");
+	}
+	put_entry(to, left, bytes_text(&text));
+	if (text.error && !to->error)
+		to->error = text.error;
+	bytes_free(&text);
 }
 
 static void put_options(struct bytes *to, const struct command_row *command, int short_forms)

@@ -41,7 +41,7 @@ const struct option_row option_rows[] = {
 	KEY("--top-p", GENERATES, "X", "generation.top_p"),
 	KEY("--min-p", GENERATES, "X", "generation.min_p"),
 	KEY("--seed", GENERATES, "N", "generation.seed"),
-	KEY("--stop", GENERATES, "TEXT", "generation.stop"),
+	{ "--stop", NULL, OPTION_KEY, GENERATES, 0, "TEXT", "generation.stop", 0, 0, "A text that ends an answer; may be given several times." },
 	{ "--ignore-eos", NULL, OPTION_KEY_FLAG, GENERATES, 0, NULL, "generation.ignore_eos", 0, 0, NULL },
 	KEY("--tp", WITH_RECIPE, "N", "parallel.tp"),
 	KEY("--pp", WITH_RECIPE, "N", "parallel.pp"),
