@@ -55,14 +55,14 @@ struct recipe {
 	struct { char *host; int64_t port; char *api_key_file, *endpoint_file; } serve;
 };
 
-/* Every key at its default. */
+/* Every key at its default. A text that is not given is "", never NULL. */
 enum err recipe_create(struct recipe **out);
 void recipe_destroy(struct recipe *r);
 /* YAML text; `name` is the file in sentences. Errors: ERR_RECIPE "name:line:column: key: found ..., allowed ...". On error the
- * recipe is as before. Relative model.path is taken from the recipe's directory by recipe_load. */
+ * recipe is as before. recipe_load takes relative paths (every key of type path) from the recipe's directory; --set does not. */
 enum err recipe_parse(struct recipe *r, const char *name, const char *text, size_t bytes);
 enum err recipe_load(struct recipe *r, const char *path);
-/* "a.b=value"; sentences name it "--set a.b". */
+/* "a.b=value"; sentences name it "--set a.b". The value is text as it stands; a list is 1,2 or ["a", "b"]. */
 enum err recipe_set(struct recipe *r, const char *assignment);
 /* One key by name with a value in text, as --prompt style short forms use; `source` names it in sentences. */
 enum err recipe_set_value(struct recipe *r, const char *source, const char *key, const char *value);

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-extern const struct arch arch_llama;
-
 static const char *const hf_types[] = { "llama", "mistral", NULL };
 static const char *const gguf_names[] = { "llama", NULL };
 

@@ -5,8 +5,6 @@
 #include "runtime/gguf.h"
 #include "runtime/model_impl.h"
 
-extern const struct arch arch_mixtral;
-
 static const char *const hf_types[] = { "mixtral", NULL };
 static const char *const gguf_names[] = { "llama", NULL };
 

@@ -9,6 +9,7 @@
 #include "runtime/model.h"
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "runtime/gguf.h"
 #include "runtime/model_impl.h"
 #include "runtime/printable.h"
@@ -161,17 +162,17 @@ static void shape_text(const struct tensor_info *t, char *room, size_t capacity)
 static enum err check_shape(const struct model *m, const struct weights *w, const struct arch_tensor *row,
 			    const struct tensor_info *t, int stacked)
 {
-	char found[100], name[PRINTABLE_BYTES];
+	char found[100];
+	const char *name = t->name;   /* one that the table asked for, so fit to be printed */
 	const int64_t want[3] = { m->n_expert, model_size(m, row->rows), model_size(m, row->cols) };
 	int first = stacked ? 0 : row->rows == SIZE_1 ? 2 : 1;
 	if (t->n_dims == 3 - first && memcmp(t->dims, want + first, (size_t)t->n_dims * sizeof want[0]) == 0) {
 		if (row->rows == SIZE_1 && wtypes[t->type].block != 1)
-			return ERR(MODEL, "tensor %s is %s, but a vector must be F32, F16 or BF16",
-				   printable(name, t->name, strlen(t->name)), wtypes[t->type].name);
+			return ERR(MODEL, "tensor %s is %s, but a vector must be F32, F16 or BF16", name,
+				   wtypes[t->type].name);
 		return ERR_OK;
 	}
 	shape_text(t, found, sizeof found);
-	printable(name, t->name, strlen(t->name));
 	if (first == 2)
 		return ERR(MODEL, "tensor %s is %s, but by %s must be %" PRId64 " (%s)", name, found, source_of(w), want[2],
 			   size_text(row->cols));
@@ -332,9 +333,10 @@ enum err model_slice(const struct model *m, const struct weights *w, const struc
 		     int64_t layer, struct range *rows, struct range *cols)
 {
 	int stacked;
-	const struct tensor_info *t = model_tensor(m, w, row, layer, s->experts.begin, &stacked);
+	int64_t expert = range_size(s->experts) > 0 ? s->experts.begin : 0;
+	const struct tensor_info *t = model_tensor(m, w, row, layer, expert, &stacked);
 	if (!t)
-		return missing(m, w, row, layer, s->experts.begin);
+		return missing(m, w, row, layer, expert);
 	int64_t size = model_size(m, row->cols), block = wtypes[t->type].block;
 	struct range r = shard_dim_range(s, row->cut_rows, model_size(m, row->rows), scale_of(m, row->cut_rows));
 	struct range c = shard_dim_range(s, row->cut_cols, size, scale_of(m, row->cut_cols));

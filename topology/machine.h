@@ -2,7 +2,9 @@
  *
  * A machine is plain data: three sources fill it (the live machine and an XML file through hwloc, and a synthetic
  * string), it is encoded to bytes so that every rank can learn every machine, and the planner reads it without
- * knowing where it came from. Cores are in hwloc's logical order, so neighbours in the array are neighbours on the chip. */
+ * knowing where it came from. Cores are in hwloc's logical order, so neighbours in the array are neighbours on the chip,
+ * and the cores of a package, and of a NUMA node, are contiguous. A NUMA node never spans packages here: one that does
+ * (memory interleaved by the firmware) becomes one entry per package, with the same os_index and its share of the memory. */
 #ifndef SHARDRUN_TOPOLOGY_MACHINE_H
 #define SHARDRUN_TOPOLOGY_MACHINE_H
 
@@ -12,9 +14,10 @@
 #include <stdint.h>
 
 enum { MACHINE_NAME_BYTES = 64, MACHINE_MODEL_BYTES = 128 };
+enum { MACHINE_MAX_CORES = 1024, MACHINE_MAX_DEVICES = 128, CLUSTER_MAX_NODES = 16384 };
 
 struct machine_core {
-	int os_cpu;            /* OS number of its first hardware thread */
+	int os_cpu;            /* OS number of its first hardware thread, of those allowed if any is */
 	int n_pus;             /* hardware threads */
 	int package, numa;     /* indexes below n_packages, n_numa */
 	int l3;                /* cores with the same number share a last-level cache; -1: none known */
@@ -27,7 +30,7 @@ struct machine_numa {
 };
 
 struct machine_device {                 /* an accelerator */
-	char name[MACHINE_NAME_BYTES];      /* "cuda0", "rsmi3", "opencl0d0"; the first OS device of its PCI parent */
+	char name[MACHINE_NAME_BYTES];      /* "cuda0", "rsmi3", "opencl0d0", "gpu0" if the OS has no name for it */
 	char model[MACHINE_MODEL_BYTES];    /* as the vendor writes it, "" if unknown */
 	char pci[24];                       /* "0000:17:00.0", "" if none */
 	int numa;                           /* nearest NUMA node, -1 unknown */
@@ -60,7 +63,12 @@ struct machine_source {
 extern const struct machine_source *const machine_sources[];   /* NULL-terminated */
 
 /* spec: "" or "live"; a path to an hwloc XML file; an hwloc synthetic string ("pack:2 numa:2 core:8 pu:1").
- * ERR_USAGE says what was wrong. *out is the caller's: machine_free. */
+ * A synthetic string may go on with words of ours, for what hwloc's have no word for:
+ *   memory:512GiB    the node's memory, spread evenly (default: the string's own (memory=) sizes, else 4 GiB a core)
+ *   gpu:8x80GiB      accelerators and the memory of each, spread over the NUMA nodes in order
+ *   link:450         GB/s per direction between any two of them; makes them one island
+ *   cpu:NAME gpumodel:NAME   what they are called; _ stands for a blank
+ * ERR_USAGE or ERR_IO says what was wrong. *out is the caller's: machine_free. */
 enum err machine_read(const char *spec, struct machine *out);
 /* ERR_BUG with a sentence when an invariant is broken (indexes in range, every NUMA node has a core, ...). */
 enum err machine_check(const struct machine *m);
@@ -76,8 +84,12 @@ struct cluster {
 	int n_nodes;
 	struct machine *nodes;     /* owned */
 };
-/* "N x SPEC" or SPEC, several joined by " + "; hosts of repeated nodes get "-0", "-1", ... appended. */
+/* "N x SPEC" or SPEC, several joined by " + "; hosts of repeated nodes get "-0", "-1", ... appended. SPEC may also be a
+ * cluster file: text whose lines are such terms, with # comments; paths in it start at its own directory. */
 enum err cluster_read(const char *spec, struct cluster *out);
 void cluster_free(struct cluster *c);
+
+/* Orders names as people do: runs of digits count as numbers, so node9 comes before node10. */
+int machine_name_compare(const char *a, const char *b);
 
 #endif
