@@ -3,10 +3,10 @@
 . "$(dirname "$0")/common.sh"
 
 # word (an extended regular expression) | who may use it all the same | what is right instead
-# (utf8proc hands out strings of malloc, hence the last row's second file)
+# (isolate.c ends a child of its own; utf8proc hands out strings of malloc)
 rules='
 (exit|_Exit|quick_exit|abort)[[:blank:]]*\(             ^:                                        return_an_error
-_exit[[:blank:]]*\(                                     ^parallel/(watch|comm_mpi[a-z0-9_]*)\.c:  return_an_error
+_exit[[:blank:]]*\(                                     ^(topology/isolate|parallel/(watch|comm_mpi[a-z0-9_]*))\.c:  return_an_error
 (printf|vprintf|puts|putchar|perror)[[:blank:]]*\(      ^:                                        base/log.h
 (stdout|stderr)([^A-Za-z0-9_]|$)                        ^(base/log|parallel/watch)\.c:            base/log.h
 (gets|sprintf|vsprintf|strtok|system|popen)[[:blank:]]*\(  ^:                                     the_checked_function
