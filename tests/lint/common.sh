@@ -13,6 +13,9 @@ sources() {                                         # ROOM...
 	done | sort
 }
 
+# Their lines as "file:line:text", without comments and what stands in strings.
+stripped() { list=$(sources "$@"); [ -z "$list" ] || awk -f "$here/strip.awk" $list; }
+
 fault() { echo "$*"; faults=$((faults + 1)); }
 
 # Ends the script; says what was looked at, so that an empty tree does not pass unseen.

@@ -70,9 +70,9 @@ finds layers runtime/b.h 'hwloc/linux.h: only' <<'TEXT'
 TEXT
 for call in 'exit(1)' 'abort ()' '_exit(2)' 'printf("x")' 'fprintf(stderr, "x")' 'fputs("x", stdout)' 'perror("x")' \
 	'sprintf(b, "x")' 'p = malloc(3)'; do
-	printf 'void f(void)\n{\n\t%s;\n}\n' "$call" | finds calls runtime/b.c 'line 3'
+	printf 'void f(void)\n{\n\t%s;\n}\n' "$call" | finds calls runtime/b.c 'b.c:3:'
 done
-finds calls base/b.h 'line 2' <<'TEXT'
+finds calls base/b.h 'b.h:2:' <<'TEXT'
 /* a comment that ends */
 static inline void f(void) { abort(); } /* abort */
 TEXT

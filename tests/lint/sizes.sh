@@ -1,6 +1,6 @@
 #!/bin/sh
 # No file of a room over 800 lines, no function over 100 lines but those in long_functions.txt, no line over 150 columns
-# (125 is the aim).
+# (125 is the aim; what stands in strings is not counted).
 . "$(dirname "$0")/common.sh"
 allowed=${2:-$here/long_functions.txt}
 
@@ -23,7 +23,7 @@ for file in $(sources $rooms); do
 		grep -qxF "$file $name" "$allowed" ||
 			fault "$file: $name has $length lines, more than 100 (long_functions.txt lists the exceptions)"
 	done <"$list"
-	wide=$(expand -t 8 "$file" | awk 'length($0) > 150 { print NR; exit }')
+	wide=$(expand -t 8 "$file" | awk '{ gsub(/"([^"\\]|\\.)*"/, "\"\"") } length($0) > 150 { print NR; exit }')
 	[ -z "$wide" ] || fault "$file: line $wide is wider than 150 columns"
 done
 rm -f "$list"

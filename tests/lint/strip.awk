@@ -1,4 +1,5 @@
-# Prints C source with comments and the insides of strings and character constants blanked, line for line.
+# Prints C source without comments and the insides of strings and character constants: "file:line:text", line for line.
+FNR == 1 { comment = 0 }
 {
 	out = ""
 	n = length($0)
@@ -22,5 +23,5 @@
 		out = out c
 	}
 	quote = ""
-	print out
+	print FILENAME ":" FNR ":" out
 }
