@@ -152,20 +152,24 @@ static int is_later_part(const char *name)
 	       n == (int)form_bytes && number > 1;
 }
 
-/* The one model in a directory: its only .gguf file that is not a later part of a split. 0: none, 2: several. */
+/* The one model in a directory: its only .gguf file that is not a later part of a split; a later part only when there is
+ * nothing else, so that opening it says what is wrong. Gives how many there are to choose from: 0, 1, or 2 for more. */
 static int find_inside(const char *directory, char *path, size_t capacity)
 {
 	DIR *d = opendir(directory);
-	int n = 0;
+	int n = 0, n_later = 0;
 	for (struct dirent *entry; d && n < 2 && (entry = readdir(d));) {
-		if (!ends_with(entry->d_name, ".gguf") || is_later_part(entry->d_name))
+		if (!ends_with(entry->d_name, ".gguf"))
 			continue;
-		if (!file_join(directory, entry->d_name, path, capacity))
-			n++;
+		int later = is_later_part(entry->d_name);
+		if ((later && n) || file_join(directory, entry->d_name, path, capacity))
+			continue;
+		n += !later;
+		n_later += later;
 	}
 	if (d)
 		closedir(d);
-	return n;
+	return n || !n_later ? n : 1;
 }
 
 static int accepts_gguf(const char *path)

@@ -149,7 +149,10 @@ static enum err add_shard(struct weights *w, const char *path, int *file)
 static enum err check_shard_name(const char *index, const char *name)
 {
 	char shown[PRINTABLE_BYTES];
-	if (!*name || strchr(name, '/') || strchr(name, '\\') || name[0] == '.' || !ends_with(name, ".safetensors"))
+	int plain = name[0] != '.' && strlen(name) < 256 && ends_with(name, ".safetensors");
+	for (const char *c = name; *c; c++)
+		plain = plain && *c != '/' && *c != '\\' && (unsigned char)*c >= ' ' && *c != 127;
+	if (!plain)
 		return ERR(MODEL, "%s: names the file \"%s\", but must name .safetensors files in its own directory", index,
 			   printable(shown, name, strlen(name)));
 	return ERR_OK;
@@ -213,6 +216,8 @@ static enum err open_index(struct weights *w, const char *path)
 	struct bytes text = { 0 };
 	json_t *index = NULL;
 	enum err e = file_read_all(path, HEADER_BYTES_MAX, &text);
+	if (e == ERR_IO)
+		e = ERR(MODEL, "%s", err_sentence());
 	weights_count_header(w, text.size);
 	if (!e)
 		e = json_parse(path, bytes_text(&text), text.size, ERR_MODEL, &index);
