@@ -187,7 +187,7 @@ static void check_layouts(const struct cluster *c, int n, int per_node, int use_
 
 static void check_machine(const char *spec)
 {
-	static const int per_node[] = { 1, 2, 3, 4, 6, 8, 12, 16, 24, 40, 64 };
+	static const int per_node[] = { 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 40, 64 };
 	char three[1200];
 	struct cluster c;
 	snprintf(three, sizeof three, "3 x %s", spec);
@@ -209,6 +209,7 @@ TEST(described_machines_keep_groups_together_under_50_shuffles)
 	static const char *const specs[] = {
 		"pack:1 core:2", "pack:2 numa:4 core:8", "pack:2 numa:1 core:7", "pack:1 numa:3 core:5", "pack:2 l3:2 core:4",
 		"pack:2 core:28 gpu:8x80GiB link:450", "pack:2 numa:2 core:8 gpu:4x96GiB", "pack:4 numa:1 core:6 gpu:4x128GiB link:100",
+		"pack:4 numa:2 core:10",   /* 20 ranks: 5 a package, so groups of 4 fit four times, in order they would twice */
 		"numa:3 core:16 gpu:16x80GiB link:450",   /* 6 5 5 devices: groups of 4 fit thrice, in order they would twice */
 	};
 	checked = 0;
@@ -384,20 +385,24 @@ TEST(tp_follows_links_across_the_order_of_cores)
 	cluster_free(&c);
 }
 
-/* tp 4 over two nodes of 2 + 2 ranks; experts that fit into a tp group stay in it although the order goes by node. */
+/* Nodes of 3, 2 and 1 ranks, tp 2: ranks 0 1, 3 4 and, across nodes, 2 5. By place they are replicas 0, 2 and 1. Experts
+ * that fit into a tp group stay in it; larger expert groups go by node. */
 TEST(experts_inside_tp_stay_there_when_tp_crosses_nodes)
 {
 	struct cluster c;
-	struct layout l = { .tp = 4, .pp = 1, .dp = 2, .ep = 4, .etp = 1, .tp_across_nodes = 1 };
-	CHECK_OK(cluster_read("4 x core:2", &c));
-	int n = bind_ranks(&c, 2);
-	CHECK_OK(member_assign(&c, facts, n, &l, 0, members));
-	for (int i = 0; i < n; i++)
-		CU_ASSERT(members[i].expert_group == members[i].dp && members[i].ep == members[i].tp);
-	l.ep = 8;
-	CHECK_OK(member_assign(&c, facts, n, &l, 0, members));
-	for (int i = 0; i < n; i++)
-		CU_ASSERT_EQUAL(members[i].ep, i);   /* by node, then replica, then tp */
+	struct layout l = { .tp = 2, .pp = 1, .dp = 3, .ep = 2, .etp = 1, .tp_across_nodes = 1 };
+	static const int nodes[] = { 0, 0, 0, 1, 1, 2 }, replicas[] = { 0, 0, 1, 2, 2, 1 };
+	CHECK_OK(cluster_read("core:3 + core:2 + core:1", &c));
+	memset(facts, 0, sizeof facts);
+	for (int i = 0; i < 6; i++)
+		facts[i].node = nodes[i];
+	CHECK_OK(member_assign(&c, facts, 6, &l, 0, members));
+	for (int i = 0; i < 6; i++)
+		CU_ASSERT(members[i].dp == replicas[i] && members[i].expert_group == members[i].dp && members[i].ep == members[i].tp);
+	l.ep = 6;
+	CHECK_OK(member_assign(&c, facts, 6, &l, 0, members));
+	for (int i = 0; i < 6; i++)
+		CU_ASSERT_EQUAL(members[i].ep, i);
 	cluster_free(&c);
 }
 
