@@ -76,11 +76,13 @@ static enum err encode_words(struct encoder *e, const char *text, size_t bytes, 
 	return ERR_OK;
 }
 
-static enum err encode_section(struct encoder *e, const char *text, size_t bytes, bool at_start, int flags, struct tokens *out)
+static enum err encode_section(struct encoder *e, const char *text, size_t bytes, bool at_start, int flags,
+			       struct tokens *out)
 {
 	TRY(normal_apply(&e->t->normal, e->matcher, text, bytes, &e->normal, &e->spare));
 	e->cut.n = 0;
-	TRY(added_cut(&e->t->normalized, bytes_text(&e->normal), e->normal.size, flags & TOKENIZE_PARSE_SPECIAL, at_start, &e->cut));
+	TRY(added_cut(&e->t->normalized, bytes_text(&e->normal), e->normal.size, flags & TOKENIZE_PARSE_SPECIAL, at_start,
+		      &e->cut));
 	for (int64_t i = 0; i < e->cut.n; i++) {
 		const struct span *s = &e->cut.items[i];
 		if (s->id >= 0)

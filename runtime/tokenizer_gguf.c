@@ -37,7 +37,8 @@ static enum err read_tokens(struct tokenizer *t, const struct gguf *g)
 	if (!n)
 		return ERR(MODEL, "%s: " KEY("tokens") " is empty", t->name);
 	if (types && n_types != n)
-		return ERR(MODEL, "%s: " KEY("token_type") " has %" PRIu64 " entries, but there are %" PRIu64 " tokens", t->name, n_types, n);
+		return ERR(MODEL, "%s: " KEY("token_type") " has %" PRIu64 " entries, but there are %" PRIu64 " tokens", t->name,
+			   n_types, n);
 	TRY(vocab_create(n, &t->vocab));
 	for (uint64_t i = 0; i < n; i++) {
 		TRY(vocab_add(&t->vocab, t->name, (int64_t)i, texts[i].text, texts[i].bytes));
@@ -187,7 +188,8 @@ static enum err read_model(struct tokenizer *t, const struct gguf *g)
 		return open_gpt2(t, g);
 	if (model.bytes == 5 && !memcmp(model.text, "llama", 5))
 		return open_llama(t, g);
-	return ERR(MODEL, "%s: " KEY("model") " \"%.*s\" is not supported (known: gpt2, llama)", t->name, shown_bytes(&model), model.text);
+	return ERR(MODEL, "%s: " KEY("model") " \"%.*s\" is not supported (known: gpt2, llama)", t->name, shown_bytes(&model),
+		   model.text);
 }
 
 enum err tokenizer_open_gguf(const struct gguf *g, struct tokenizer **out)

@@ -126,12 +126,21 @@ static enum err byte_level(struct tokenizer *t, json_t *j)
 {
 	struct split_step *step;
 	int prefix_space, use_regex;
+	for (int64_t i = 0; i < t->split.n; i++)
+		if (t->split.items[i].kind == SPLIT_BYTE_LEVEL)
+			return ERR(MODEL, "%s: has the pre_tokenizer ByteLevel twice, but bytes can be rewritten only once", t->name);
 	TRY(json_get_bool_or(j, t->name, "add_prefix_space", 1, &prefix_space));
 	TRY(json_get_bool_or(j, t->name, "use_regex", 1, &use_regex));
 	TRY(split_put(&t->split, SPLIT_BYTE_LEVEL, &step));
 	step->prefix_space = prefix_space;
 	step->behavior = SPLIT_ISOLATED;
 	return use_regex ? regex_compile(t->name, gpt2_pattern, strlen(gpt2_pattern), &step->regex) : ERR_OK;
+}
+
+static bool one_character(json_t *mark)
+{
+	const char *text = json_string_value(mark);
+	return text && *text && json_string_length(mark) == utf8_length((unsigned char)text[0]);
 }
 
 /* prepend_scheme, or add_prefix_space of older files. */
@@ -164,8 +173,8 @@ static enum err meta_space(struct tokenizer *t, json_t *j)
 	TRY(need_string(t, j, "replacement", &mark));
 	TRY(prepend_of(t, j, &prepend));
 	TRY(json_get_bool_or(j, t->name, "split", 1, &do_split));
-	if (!json_string_length(mark))
-		return ERR(MODEL, "%s: the Metaspace \"replacement\" is empty, but must be one character", t->name);
+	if (!one_character(mark))
+		return ERR(MODEL, "%s: the Metaspace \"replacement\" must be one character", t->name);
 	TRY(split_put(&t->split, SPLIT_META_SPACE, &step));
 	step->prepend = prepend;
 	step->behavior = SPLIT_WITH_NEXT;
@@ -202,7 +211,8 @@ enum err json_pre_tokenizer(struct tokenizer *t, json_t *j)
 		return put_split(t, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true);
 	if (!strcmp(kind, "WhitespaceSplit"))
 		return put_split(t, "\\s", SPLIT_REMOVED, false);
-	return unknown(t, "pre_tokenizer", kind, "ByteLevel, Split, Digits, Metaspace, Punctuation, Whitespace, WhitespaceSplit, Sequence");
+	return unknown(t, "pre_tokenizer", kind,
+		       "ByteLevel, Split, Digits, Metaspace, Punctuation, Whitespace, WhitespaceSplit, Sequence");
 }
 
 /* The ids of a special token of a template: its entry in special_tokens. */
@@ -323,11 +333,10 @@ enum err json_decoder(struct tokenizer *t, json_t *j)
 		return decode_strip(t, j);
 	if (!strcmp(kind, "Metaspace")) {
 		json_t *mark = json_object_get(j, "replacement");
-		size_t bytes = json_string_length(mark);
 		TRY(prepend_of(t, j, &prepend));
-		if (!bytes || bytes >= sizeof t->space_mark || memchr(json_string_value(mark), 0, bytes))
+		if (!one_character(mark))
 			return ERR(MODEL, "%s: the Metaspace \"replacement\" must be one character", t->name);
-		memcpy(t->space_mark, json_string_value(mark), bytes + 1);
+		memcpy(t->space_mark, json_string_value(mark), json_string_length(mark) + 1);
 		t->strip_first_space = prepend != PREPEND_NEVER;
 		return ERR_OK;
 	}

@@ -3,6 +3,7 @@
  * The two agree on what these files use, except here, and a pattern is rewritten or refused accordingly:
  *   \s \S \w \W    by other tables: written out as Unicode properties
  *   ^ $            match at every line: PCRE2_MULTILINE
+ *   \uHHHH         a character by number: written \x{HHHH}
  *   \h \H          hexadecimal digits there, blanks here: refused
  *   [a[bc]] [a&&b] sets of sets: refused
  * Steps are limited, so that a hostile pattern ends in an error. */
@@ -55,6 +56,13 @@ static enum err put_escape(const char *name, const char *pattern, size_t bytes, 
 	case 'S': set = in_set ? NOT_SPACE_SET : SPACE_SET; negated = true; break;
 	case 'w': set = WORD_SET; break;
 	case 'W': set = WORD_SET; negated = true; break;
+	case 'u':
+		if (bytes - *at >= 6 && strspn(pattern + *at + 2, "0123456789abcdefABCDEF") >= 4) {
+			bytes_printf(out, "\\x{%.4s}", pattern + *at + 2);
+			*at += 6;
+			return ERR_OK;
+		}
+		break;
 	case 'h':
 	case 'H': return ERR(MODEL, "%s: the expression %.200s uses \\%c, which is not supported", name, pattern, c);
 	default: break;
