@@ -205,12 +205,12 @@ static enum err check_string(const struct row *row, const char *text, size_t byt
 		return refuse(row, place, text, bytes, "YAML reads this word as true or false; put it in quotes");
 	if ((double)bytes < row->min || (double)bytes > row->max)
 		return refuse(row, place, text, bytes, "");
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)text[i];
-		int c1 = c == 0xc2 && (unsigned char)text[i + 1] < 0xa0;   /* U+0080 to U+009F */
-		if (c1 || c == 0x7f || (c < 0x20 && !(any_text && (c == '\n' || c == '\t' || c == '\r'))))
-			return ERR(RECIPE, "%s: found the control character 0x%02x in the text, allowed: printable characters",
-				   place->text, c1 ? (unsigned char)text[i + 1] : c);
+	for (size_t i = 0, n; i < bytes; i += n) {
+		n = text_character(text + i, bytes - i);
+		n = n ? n : 1;
+		if (text_is_control(text + i, n) && !(any_text && strchr("\n\t\r", text[i])))
+			return ERR(RECIPE, "%s: found the control character U+%04X in the text, allowed: printable characters",
+				   place->text, (unsigned char)text[i + n - 1]);
 	}
 	if (row->type == ROW_PATH && text[0] == '~' && (text[1] == '/' || !text[1]))
 		return refuse(row, place, text, bytes, "~ is not replaced here; write the directory in full");

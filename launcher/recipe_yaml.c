@@ -7,7 +7,6 @@
 #include "launcher/recipe_rows.h"
 
 #include "base/file.h"
-#include "launcher/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -134,7 +133,7 @@ static enum err check_event(const struct source *s, const yaml_event_t *event, c
 	struct place place = at(s, &event->start_mark, key);
 	if (event->type == YAML_ALIAS_EVENT)
 		return ERR(RECIPE, "%s: found the alias *%s, aliases are not allowed; write the value again", place.text,
-			   text_shown((const char *)event->data.alias.anchor, strlen((const char *)event->data.alias.anchor)).text);
+			   SHOWN((const char *)event->data.alias.anchor));
 	if (event->type == YAML_SCALAR_EVENT) {
 		anchor = (const char *)event->data.scalar.anchor;
 		tag = (const char *)event->data.scalar.tag;
@@ -147,10 +146,10 @@ static enum err check_event(const struct source *s, const yaml_event_t *event, c
 	}
 	if (anchor)
 		return ERR(RECIPE, "%s: found the anchor &%s, anchors are not allowed; write each value where it is used",
-			   place.text, text_shown(anchor, strlen(anchor)).text);
+			   place.text, SHOWN(anchor));
 	if (tag)
 		return ERR(RECIPE, "%s: found the tag \"%s\", tags are not allowed; quotes make a text of a value", place.text,
-			   text_shown(tag, strlen(tag)).text);
+			   SHOWN(tag));
 	if (event->type != YAML_SCALAR_EVENT)
 		return ERR_OK;
 	if (event->data.scalar.style == YAML_LITERAL_SCALAR_STYLE || event->data.scalar.style == YAML_FOLDED_SCALAR_STYLE)
@@ -366,6 +365,8 @@ static enum err open_source(struct source *s, const char *text, size_t bytes)
 enum err yaml_apply(struct recipe *r, const char *name, const char *dir, const char *text, size_t bytes)
 {
 	struct source s = { .recipe = r, .name = name, .dir = dir };
+	if (!bytes)
+		text = "";
 	int bom = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);
 	TRY(text_check(name, text, bytes));
 	TRY(open_source(&s, text + 3 * bom, bytes - 3 * (size_t)bom));

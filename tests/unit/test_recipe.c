@@ -2,8 +2,8 @@
  * Recipes: what is accepted and with which meaning, and the one answer to everything else. */
 #include "base/file.h"
 #include "base/mem.h"
-#include "launcher/nearest.h"
 #include "launcher/recipe.h"
+#include "launcher/words.h"
 #include "tests/test.h"
 
 #include <dirent.h>
@@ -265,18 +265,20 @@ TEST(bytes_that_are_no_text_are_refused)
 	refused("model:\n  path: \xff\n", "r.yaml:2:9: found the byte 0xff, which is not UTF-8, allowed: text in UTF-8");
 	refused("model:\n  path: \xc3\xa4\xc0\xaf\n", "r.yaml:2:10: found the byte 0xc0, which is not UTF-8, allowed: text in UTF-8");
 	refused("model:\n  path: \xed\xa0\x80\n", "r.yaml:2:9: found the byte 0xed, which is not UTF-8, allowed: text in UTF-8");
-	refused("model:\n  path: a\x01\n", "r.yaml:2:10: found the control character 0x01, allowed: printable characters");
-	refused("model:\n  path: a\xc2\x85" "b\n", "r.yaml:2:10: found the control character 0x85, allowed: printable characters");
+	refused("model:\n  path: a\x01\n", "r.yaml:2:10: found the control character U+0001, allowed: printable characters");
+	refused("model:\n  path: a\xc2\x85" "b\n", "r.yaml:2:10: found the control character U+0085, allowed: printable characters");
+	refused("model:\n  path: a\xef\xbf\xbe\n", "r.yaml:2:10: found the control character U+FFFE, allowed: printable characters");
+	refused("model:\n  path: a\xef\xbb\xbf\n", "r.yaml:2:10: found the control character U+FEFF, allowed: printable characters");
 	refused("model:\n  path: \"a\\u0007\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x07 in the text, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+0007 in the text, allowed: printable characters");
 	refused("model:\n  path: \"a\\x85\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x85 in the text, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+0085 in the text, allowed: printable characters");
 	refused("model:\n  path: \"a\\nb\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x0a in the text, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+000A in the text, allowed: printable characters");
 	refused("model:\n  path: \"a\\0b\"\n", "r.yaml:2:9: model.path: found a zero byte in the value, allowed: printable characters");
 	refused("model:\n  path: ~/m\n",
 		"r.yaml:2:9: model.path: found \"~/m\", allowed: a path of at most 1000 bytes (~ is not replaced here; write the directory in full)");
-	CHECK_ERR(parse_bytes(&r, "model:\n  path: a\0b\n", 18), RECIPE, "r.yaml:2:10: found the control character 0x00");
+	CHECK_ERR(parse_bytes(&r, "model:\n  path: a\0b\n", 18), RECIPE, "r.yaml:2:10: found the control character U+0000");
 	CHECK_ERR(parse_bytes(&r, "\xff\xfem\0o\0", 6), RECIPE, "r.yaml:1:1: found the byte 0xff");   /* UTF-16 */
 	accepted("\xef\xbb\xbfmodel:\n  path: a\n");
 	CHECK_OK(parse(&r, "model:\r\n  path: a\r\nparallel:\r\n  tp: 2\r\n"));
@@ -369,6 +371,7 @@ TEST(set_changes_one_key)
 	CHECK_ERR(recipe_set(r, "parallel.tp="), RECIPE, "--set parallel.tp: found \"\", " TP);
 	CHECK_ERR(recipe_set(r, "parallel.tpp=2"), RECIPE, "--set: unknown key \"parallel.tpp\", the nearest known is parallel.tp");
 	CHECK_ERR(recipe_set(r, "tp=2"), RECIPE, "the nearest known is parallel.tp");
+	CHECK_ERR(recipe_set(r, "parallel.tp.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx=2"), RECIPE, "--set: unknown key \"parallel.tp.xxx");
 	CHECK_ERR(recipe_set(r, "no.such.section.in.any.recipe=2"), RECIPE, "known here: see shardrun --help");
 	CHECK_ERR(recipe_set(r, "launch.slurm.xxxxxxxxxxxx=2"), RECIPE, "known here: partition, account, time, qos, constraint, modules");
 	CHECK_ERR(recipe_set(r, "parallel.tp"), RECIPE, "write it as --set parallel.tp=2");
@@ -379,7 +382,7 @@ TEST(set_changes_one_key)
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=1,,2"), RECIPE, "--set parallel.pp_layers: found \"\"");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=1,"), RECIPE, "--set parallel.pp_layers: found a comma at the end");
 	CHECK_ERR(recipe_set(r, "model.path=\xff"), RECIPE, "--set model.path: found bytes that are not UTF-8");
-	CHECK_ERR(recipe_set(r, "model.path=a\nb"), RECIPE, "--set model.path: found the control character 0x0a");
+	CHECK_ERR(recipe_set(r, "model.path=a\nb"), RECIPE, "--set model.path: found the control character U+000A");
 	CHECK_ERR(recipe_set_value(r, "--tp", "parallel.tp", "x"), RECIPE, "--tp: found \"x\", " TP);
 	CU_ASSERT_EQUAL(r->parallel.tp, 2);
 	CU_ASSERT_STRING_EQUAL(r->model.path, "../a=b");
@@ -577,6 +580,14 @@ TEST(memory_may_run_out_at_any_point)
 	}
 }
 
+TEST(what_cannot_be_printed_is_shown_as_a_question_mark)
+{
+	CU_ASSERT_STRING_EQUAL(text_shown("a\nb\xc2\x85\xff\xe2\x82\xac\xe2\x82", 11).text, "a?b??\xe2\x82\xac??");
+	const char *sixty = "123456789012345678901234567890123456789012345678901234567890";
+	CU_ASSERT_STRING_EQUAL(text_shown(sixty, 60).text, sixty);
+	CU_ASSERT_STRING_EQUAL(text_shown("123456789012345678901234567890123456789012345678901234567890x", 61).text + 60, "...");
+}
+
 /* Distances worked out by hand; optimal string alignment. */
 TEST(nearness_counts_slips_of_the_hand)
 {
@@ -599,4 +610,5 @@ TEST_MAIN("recipe", CASE(defaults_are_those_of_the_reference), CASE(every_kind_o
 	  CASE(large_input_is_refused), CASE(set_changes_one_key), CASE(an_error_leaves_the_recipe_as_it_was),
 	  CASE(a_written_recipe_reads_back_the_same), CASE(the_reference_documents_every_key_and_is_a_recipe),
 	  CASE(help_names_every_key_within_its_width), CASE(a_path_is_relative_to_the_recipe_that_holds_it),
-	  CASE(the_recipes_in_the_tree_fit_the_model_they_name), CASE(memory_may_run_out_at_any_point), CASE(nearness_counts_slips_of_the_hand))
+	  CASE(the_recipes_in_the_tree_fit_the_model_they_name), CASE(memory_may_run_out_at_any_point), CASE(what_cannot_be_printed_is_shown_as_a_question_mark),
+	  CASE(nearness_counts_slips_of_the_hand))
