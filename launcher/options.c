@@ -29,11 +29,13 @@ static enum err unknown_option(const struct parse *p, const char *name)
 			nearest_offer(&near, name, option_rows[i].name);
 	const char *word = nearest_word(&near, name), *command = p->command ? p->command->name : "";
 	if (elsewhere && !p->command)
-		return ERR(USAGE, "the option %s stands after the command, as shardrun run RECIPE %s", elsewhere->name, elsewhere->name);
+		return ERR(USAGE, "the option %s stands after the command, as shardrun run RECIPE %s", elsewhere->name,
+			   elsewhere->name);
 	if (elsewhere)
-		return ERR(USAGE, "%s has no option %s; shardrun %s --help lists what it has", command, elsewhere->name, command);
-	return ERR(USAGE, "unknown option %s%s%s; shardrun %s%s--help lists all", SHOWN(name), word ? ", the nearest known is " : "",
-		   word ? word : "", command, *command ? " " : "");
+		return ERR(USAGE, "%s has no option %s; shardrun %s --help lists what it has", command, elsewhere->name,
+			   command);
+	return ERR(USAGE, "unknown option %s%s%s; shardrun %s%s--help lists all", SHOWN(name),
+		   word ? ", the nearest known is " : "", word ? word : "", command, *command ? " " : "");
 }
 
 static enum err parse_number(const char *option, const char *text, const struct option_row *row, int64_t *out)
@@ -41,8 +43,8 @@ static enum err parse_number(const char *option, const char *text, const struct 
 	size_t n = strspn(text, "0123456789");
 	if (!n || n > 17 || text[n] || (n > 1 && text[0] == '0') || strtoll(text, NULL, 10) < row->min ||
 	    strtoll(text, NULL, 10) > row->max)
-		return ERR(USAGE, "%s: found \"%s\", allowed: a whole number from %lld to %lld", option, SHOWN(text), (long long)row->min,
-			   (long long)row->max);
+		return ERR(USAGE, "%s: found \"%s\", allowed: a whole number from %lld to %lld", option, SHOWN(text),
+			   (long long)row->min, (long long)row->max);
 	*out = strtoll(text, NULL, 10);
 	return ERR_OK;
 }
@@ -179,8 +181,8 @@ static enum err take_command(struct parse *p, const char *name)
 		}
 	}
 	const char *word = nearest_word(&near, name);
-	return ERR(USAGE, "unknown command \"%s\"%s%s; shardrun --help lists all", SHOWN(name), word ? ", the nearest known is " : "",
-		   word ? word : "");
+	return ERR(USAGE, "unknown command \"%s\"%s%s; shardrun --help lists all", SHOWN(name),
+		   word ? ", the nearest known is " : "", word ? word : "");
 }
 
 static enum err take_positional(struct parse *p, const char *arg)
@@ -193,12 +195,15 @@ static enum err take_positional(struct parse *p, const char *arg)
 		return ERR_OK;
 	}
 	if (!*arg)
-		return ERR(USAGE, "%s: found an empty %s", p->command->name, p->command->positional ? p->command->positional : "argument");
+		return ERR(USAGE, "%s: found an empty %s", p->command->name,
+			   p->command->positional ? p->command->positional : "argument");
 	if (!p->command->positional)
-		return ERR(USAGE, "%s takes no \"%s\"; shardrun %s --help shows what it takes", p->command->name, SHOWN(arg), p->command->name);
+		return ERR(USAGE, "%s takes no \"%s\"; shardrun %s --help shows what it takes", p->command->name,
+			   SHOWN(arg), p->command->name);
 	const char **slot = p->command->command == COMMAND_INSPECT ? &o->model : &o->recipe;
 	if (*slot)
-		return ERR(USAGE, "%s takes one %s, found \"%s\" and \"%s\"%s", p->command->name, p->command->positional, SHOWN(*slot), SHOWN(arg),
+		return ERR(USAGE, "%s takes one %s, found \"%s\" and \"%s\"%s", p->command->name, p->command->positional,
+			   SHOWN(*slot), SHOWN(arg),
 			   p->command->command == COMMAND_RUN ? "; a prompt is given with --prompt" : "");
 	*slot = arg;
 	return ERR_OK;
@@ -231,7 +236,9 @@ static enum err check(struct parse *p)
 	if (o->help || o->version || o->reference)
 		return ERR_OK;
 	if (!p->command)
-		return ERR(USAGE, "a command is needed: run, batch, serve, bench, plan, topo, script or inspect; shardrun --help explains them");
+		return ERR(USAGE,
+			   "a command is needed: run, batch, serve, bench, plan, topo, script or inspect; "
+			   "shardrun --help explains them");
 	if (p->command->positional && !o->recipe && !o->model)
 		return ERR(USAGE, "%s needs a %s%s", p->command->name, p->command->positional,
 			   p->command->command == COMMAND_INSPECT ? "" : ", or --model PATH");

@@ -20,6 +20,7 @@ struct row {
 	const char *unit;          /* "tokens"; NULL: none */
 	const char *const *choices; /* words, NULL at the end; the value is the index */
 	const char *help;          /* one sentence or two */
+	int line_breaks;           /* a text may hold line breaks and tabs */
 };
 extern const struct row rows[];
 extern const int n_rows;

@@ -56,6 +56,14 @@ size_t text_character(const char *text, size_t bytes)
 	return n;
 }
 
+unsigned text_code_point(const char *text, size_t n)
+{
+	unsigned code = (unsigned char)text[0] & (n == 1 ? 0x7fu : 0xffu >> (n + 1));
+	for (size_t i = 1; i < n; i++)
+		code = code << 6 | ((unsigned char)text[i] & 0x3fu);
+	return code;
+}
+
 int text_is_utf8(const char *text, size_t bytes)
 {
 	for (size_t i = 0, n; i < bytes; i += n) {

@@ -20,6 +20,7 @@ const char *nearest_word(const struct nearest *n, const char *found);
 
 /* Bytes of the UTF-8 character at the start of text, 1 to 4; 0 when what stands there is none. */
 size_t text_character(const char *text, size_t bytes);
+unsigned text_code_point(const char *text, size_t n);   /* of a character of n bytes */
 int text_is_utf8(const char *text, size_t bytes);
 /* Is the character of n bytes a control character (C0, DEL, C1)? */
 int text_is_control(const char *text, size_t n);
