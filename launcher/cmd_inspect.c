@@ -2,6 +2,7 @@
 #include "launcher/commands.h"
 
 #include "base/mem.h"
+#include "runtime/gguf.h"
 #include "runtime/tokenizer.h"
 
 #include <inttypes.h>

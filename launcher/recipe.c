@@ -121,7 +121,9 @@ enum err recipe_load(struct recipe *r, const char *path)
 		e = ERR(IO, "%.60s...: the path is too long", path);
 	if (e) {
 		bytes_free(&text);
-		return e == ERR_MEMORY ? e : ERR(RECIPE, "recipe %s", err_sentence());
+		if (e == ERR_IO)
+			e = ERR(RECIPE, "recipe %s", err_sentence());
+		return e;
 	}
 	memcpy(dir, path, n);
 	dir[n] = '\0';

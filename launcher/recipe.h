@@ -74,6 +74,10 @@ void recipe_reference(struct bytes *to);
 void recipe_write(const struct recipe *r, struct bytes *to);
 int recipe_n_keys(void);
 const char *recipe_key(int i);                                   /* "parallel.tp" */
+const char *recipe_key_help(const char *key);                    /* its sentence; "" for an unknown key */
+void recipe_key_allowed(const char *key, struct bytes *to);       /* "auto or 1 to 4096 ranks" */
+/* A text in double quotes, as YAML and recipe_set's lists read it. */
+void recipe_quote(const char *text, struct bytes *to);
 /* Word of a choice key's current value: recipe_word(r, "runtime.isa") -> "avx2". */
 const char *recipe_word(const struct recipe *r, const char *key);
 

@@ -126,4 +126,10 @@ const struct row *row_find(const char *key)
 int row_is_list(const struct row *row) { return row->type == ROW_COUNTS || row->type == ROW_STRINGS; }
 
 int recipe_n_keys(void) { return n_rows; }
+const char *recipe_key_help(const char *key) { return row_find(key) ? row_find(key)->help : ""; }
+void recipe_key_allowed(const char *key, struct bytes *to)
+{
+	if (row_find(key))
+		value_allowed(row_find(key), to);
+}
 const char *recipe_key(int i) { return i >= 0 && i < n_rows ? rows[i].key : NULL; }

@@ -33,18 +33,17 @@ static void put_wrapped(struct bytes *to, const char *lead, const char *text)
 	bytes_printf(to, "\n");
 }
 
-static const char *const type_names[] = {
-	[ROW_CHOICE] = "choice", [ROW_BOOL] = "true or false", [ROW_COUNT] = "number", [ROW_SIZE] = "size",
-	[ROW_REAL] = "real number", [ROW_STRING] = "text", [ROW_PATH] = "path", [ROW_COUNTS] = "list of numbers",
-	[ROW_STRINGS] = "list of texts",
+/* Types whose allowed values do not already say what they are. */
+static const char *const type_names[ROW_STRINGS + 1] = {
+	[ROW_CHOICE] = "choice: ", [ROW_COUNT] = "number: ", [ROW_SIZE] = "size: ", [ROW_REAL] = "real number: ",
 };
 
 /* Type, what is allowed and the default, in one line of text. */
 static void put_facts(struct bytes *to, const struct row *row)
 {
-	bytes_printf(to, "Type: %s. Allowed: ", type_names[row->type]);
+	bytes_printf(to, "= %s", type_names[row->type] ? type_names[row->type] : "");
 	value_allowed(row, to);
-	bytes_printf(to, ". Default: %s.", *row->initial ? row->initial : "\"\"");
+	bytes_printf(to, "; default %s", *row->initial ? row->initial : "\"\"");
 }
 
 static void put_row(struct bytes *to, const struct row *row, const char *lead)
@@ -122,10 +121,11 @@ void recipe_reference(struct bytes *to)
 		return;
 	}
 	bytes_printf(to, "%s",
-		     "# Every key of a recipe, with its type, what is allowed and its default. This file is written by\n"
-		     "# `shardrun --reference` and is itself a recipe: copy what you need, leave out the rest.\n"
-		     "# A relative path is taken from the directory of the recipe that holds it. `--set parallel.tp=2` on the\n"
-		     "# command line changes one key; there, paths are taken from the current directory.\n");
+		     "# Every key of a recipe: what it does, then after \"=\" its type, what is allowed and its default.\n"
+		     "# This file is written by `shardrun --reference` and is itself a recipe: copy what you need and leave\n"
+		     "# out the rest. A relative path is taken from the directory of the recipe that holds it.\n"
+		     "# `--set parallel.tp=2` on the command line changes one key; paths there are taken from the current\n"
+		     "# directory.\n");
 	put_recipe(r, to, 1);
 	recipe_destroy(r);
 }

@@ -283,7 +283,7 @@ void value_clear(struct recipe *r, const struct row *row)
 	}
 }
 
-static void write_string(const char *text, struct bytes *to)
+void recipe_quote(const char *text, struct bytes *to)
 {
 	bytes_put(to, "\"", 1);
 	for (; *text; text++) {
@@ -329,7 +329,7 @@ static void write_list(const struct recipe *r, const struct row *row, struct byt
 		if (row->type == ROW_COUNTS)
 			bytes_printf(to, "%" PRId64, counts->items[i]);
 		else
-			write_string(strings->items[i], to);
+			recipe_quote(strings->items[i], to);
 	}
 	bytes_put(to, "]", 1);
 }
@@ -351,7 +351,7 @@ void value_write(const struct recipe *r, const struct row *row, struct bytes *to
 	case ROW_SIZE: write_size(number, to); break;
 	case ROW_REAL: write_real(*(const double *)value, to); break;
 	case ROW_STRING:
-	case ROW_PATH: write_string(*(char *const *)value, to); break;
+	case ROW_PATH: recipe_quote(*(char *const *)value, to); break;
 	case ROW_COUNTS:
 	case ROW_STRINGS: write_list(r, row, to); break;
 	}

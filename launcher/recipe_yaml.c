@@ -55,24 +55,36 @@ static const char *suggestion(const char *found)
 	return word;
 }
 
-enum err unknown_key(const char *place, const char *found)
+/* What stands in the first n bytes of a row's key and one part more: "tp" for n = 9 ("parallel."). */
+static int part_bytes(const struct row *row, size_t n) { return (int)strcspn(row->key + n, "."); }
+
+/* The names that may stand where `found` stood, each once; rows of one section are neighbours. */
+static void put_known(const char *found, struct bytes *to)
 {
-	const char *near = suggestion(found), *kind = strchr(found, '.') ? "key" : "section";
-	struct bytes known = { 0 };
-	if (near)
-		return ERR(RECIPE, "%s: unknown %s \"%s\", the nearest known is %s", place, kind,
-			   text_shown(found, strlen(found)).text, near);
 	const char *dot = strrchr(found, '.');
+	const struct row *last = NULL;
 	size_t n = dot ? (size_t)(dot + 1 - found) : 0;
 	for (int i = 0; i < n_rows; i++) {
-		size_t part = n + strcspn(rows[i].key + n, ".");
-		if (strncmp(rows[i].key, found, n) || (i && !strncmp(rows[i - 1].key, rows[i].key, part) && rows[i - 1].key[part] == '.'))
+		if (strncmp(rows[i].key, found, n))
 			continue;
-		bytes_printf(&known, "%s%.*s", known.size ? ", " : "", (int)(part - n), rows[i].key + n);
+		int part = part_bytes(&rows[i], n);
+		if (!last || part_bytes(last, n) != part || strncmp(last->key + n, rows[i].key + n, (size_t)part))
+			bytes_printf(to, "%s%.*s", last ? ", " : "", part, rows[i].key + n);
+		last = &rows[i];
 	}
+}
+
+enum err unknown_key(const char *place, const char *found)
+{
+	const char *near = suggestion(found), *kind = strchr(found, '.') || (near && row_find(near)) ? "key" : "section";
+	struct shown shown = text_shown(found, strlen(found));
+	struct bytes known = { 0 };
+	if (near)
+		return ERR(RECIPE, "%s: unknown %s \"%s\", the nearest known is %s", place, kind, shown.text, near);
+	put_known(found, &known);
 	enum err e = known.error;
 	if (!e)
-		e = ERR(RECIPE, "%s: unknown %s \"%s\", known here: %s", place, kind, text_shown(found, strlen(found)).text,
+		e = ERR(RECIPE, "%s: unknown %s \"%s\", known here: %s", place, kind, shown.text,
 			known.size ? bytes_text(&known) : "see shardrun --help");
 	bytes_free(&known);
 	return e;

@@ -139,8 +139,9 @@ static int site_sets(const char *key)
 static int yield_when_cores_are_short(void)
 {
 	static const char variable[] = "OMPI_MCA_mpi_yield_when_idle";
-	int own_cores = number("OMPI_MCA_orte_bound_at_launch") && !number("OMPI_MCA_mpi_oversubscribe");
-	if (ranks_of_this_node() <= allowed_cores() || own_cores || has(variable) || site_sets("mpi_yield_when_idle"))
+	if (number("OMPI_MCA_mpi_oversubscribe") || number("OMPI_MCA_orte_bound_at_launch"))
+		return 0;   /* mpirun saw to it, or gave every rank cores of its own */
+	if (ranks_of_this_node() <= allowed_cores() || has(variable) || site_sets("mpi_yield_when_idle"))
 		return 0;
 	setenv(variable, "1", 1);
 	return 1;

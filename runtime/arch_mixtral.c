@@ -45,11 +45,12 @@ static enum err from_gguf(const struct gguf *g, struct model *m)
 			   (long long)gating);
 	TRY(gguf_int_or(g, "llama.expert_shared_count", 0, INT32_MAX, 0, &shared));
 	if (shared)
-		return ERR(MODEL, "%s: llama.expert_shared_count is %lld, but shared experts are not supported", gguf_path(g),
-			   (long long)shared);
+		return ERR(MODEL, "%s: llama.expert_shared_count is %lld, but shared experts are not supported",
+			   gguf_path(g), (long long)shared);
 	TRY(gguf_bool_or(g, "llama.expert_weights_norm", 1, &renormalised));
 	if (!renormalised)
-		return ERR(MODEL, "%s: llama.expert_weights_norm is false, but gates are always made to sum to 1", gguf_path(g));
+		return ERR(MODEL, "%s: llama.expert_weights_norm is false, but gates are always made to sum to 1",
+			   gguf_path(g));
 	return ERR_OK;
 }
 

@@ -1,8 +1,8 @@
 /* What a model is, checked against the tensors that are there.
  *
- * model_describe reads the numbers (model_config.c or model_gguf.c), then walks the architecture's table: every tensor of it
- * must be present, with the shape that the numbers give. After that the loader, the shard rules and the memory estimates walk
- * the same table and need no checks of their own. Tensors that the table does not name are ignored.
+ * model_describe reads the numbers (model_config.c or model_gguf.c), then walks the architecture's table: every tensor of
+ * it must be present, with the shape that the numbers give. After that the loader, the shard rules and the memory
+ * estimates walk the same table and need no checks of their own. Tensors that the table does not name are ignored.
  *
  * The runs of the fixed-point sums (head_run, ffn_run) follow from the numbers and from the blocks of the tensors that are
  * cut along K, never from a layout. */
@@ -67,13 +67,14 @@ int model_arch_has_experts(const struct arch *a)
 enum err model_check_numbers(const char *name, const struct model *m)
 {
 	if (m->n_kv_head > m->n_head || m->n_head % m->n_kv_head)
-		return ERR(MODEL, "%s: the %" PRId64 " attention heads must be a multiple of the %" PRId64 " key/value heads", name,
-			   m->n_head, m->n_kv_head);
+		return ERR(MODEL, "%s: the %" PRId64 " attention heads must be a multiple of the %" PRId64
+			   " key/value heads", name, m->n_head, m->n_kv_head);
 	if (m->n_head_dim % 2 || m->n_head_dim > MODEL_MAX_HEAD_DIM)
-		return ERR(MODEL, "%s: the head size is %" PRId64 ", but must be even and at most %" PRId64, name, m->n_head_dim,
-			   MODEL_MAX_HEAD_DIM);
+		return ERR(MODEL, "%s: the head size is %" PRId64 ", but must be even and at most %" PRId64, name,
+			   m->n_head_dim, MODEL_MAX_HEAD_DIM);
 	if (m->n_expert_used > m->n_expert)
-		return ERR(MODEL, "%s: a token cannot use %" PRId64 " of %" PRId64 " experts", name, m->n_expert_used, m->n_expert);
+		return ERR(MODEL, "%s: a token cannot use %" PRId64 " of %" PRId64 " experts", name, m->n_expert_used,
+			   m->n_expert);
 	return ERR_OK;
 }
 
@@ -86,7 +87,7 @@ enum err model_add_eos(const char *name, const char *key, int64_t id, struct mod
 		if (m->eos[i] == id)
 			return ERR_OK;
 	if (m->n_eos == room)
-		return ERR(MODEL, "%s: \"%s\" adds a token beyond %d that end a text, which is the most supported", name, key, room);
+		return ERR(MODEL, "%s: \"%s\" adds a token beyond the %d that may end a text", name, key, room);
 	m->eos[m->n_eos++] = (int32_t)id;
 	return ERR_OK;
 }
@@ -145,8 +146,9 @@ static enum err missing(const struct model *m, const struct weights *w, const st
 {
 	char name[NAME_BYTES] = "";
 	fill_name(is_gguf(w) ? row->gguf : row->hf, layer, expert, name);
-	return ERR(MODEL, "%s: tensor %s is missing, which a %s model of %" PRId64 " layers%s must have", weights_directory(w),
-		   name, m->arch->name, m->n_layers, row->slot == SLOT_HEAD ? " with tie_word_embeddings false" : "");
+	return ERR(MODEL, "%s: tensor %s is missing, which a %s model of %" PRId64 " layers%s must have",
+		   weights_directory(w), name, m->arch->name, m->n_layers,
+		   row->slot == SLOT_HEAD ? " with tie_word_embeddings false" : "");
 }
 
 static void shape_text(const struct tensor_info *t, char *room, size_t capacity)
@@ -179,8 +181,8 @@ static enum err check_shape(const struct model *m, const struct weights *w, cons
 	if (first == 1)
 		return ERR(MODEL, "tensor %s is %s, but by %s must be %" PRId64 " x %" PRId64 " (%s x %s)", name, found,
 			   source_of(w), want[1], want[2], size_text(row->rows), size_text(row->cols));
-	return ERR(MODEL, "tensor %s is %s, but by %s must be %" PRId64 " x %" PRId64 " x %" PRId64 " (experts x %s x %s)", name,
-		   found, source_of(w), want[0], want[1], want[2], size_text(row->rows), size_text(row->cols));
+	return ERR(MODEL, "tensor %s is %s, but by %s must be %" PRId64 " x %" PRId64 " x %" PRId64 " (experts x %s x %s)",
+		   name, found, source_of(w), want[0], want[1], want[2], size_text(row->rows), size_text(row->cols));
 }
 
 static int present(const struct model *m, const struct arch_tensor *row) { return !row->present || row->present(m); }
@@ -240,7 +242,9 @@ static enum err check_tensors(const struct weights *w, struct model *m)
 static enum err read_text(const char *path, struct bytes *text)
 {
 	enum err e = file_read_all(path, CONFIG_MAX_BYTES, text);
-	return e == ERR_IO ? ERR(MODEL, "%s", err_sentence()) : e;
+	if (e == ERR_IO)
+		return ERR(MODEL, "%s", err_sentence());
+	return e;
 }
 
 static enum err describe_config(struct weights *w, struct model *m)
@@ -282,8 +286,8 @@ static enum err describe_gguf(struct weights *w, struct model *m)
 	}
 	const struct tensor_info *t = weights_find(w, "rope_freqs.weight");
 	if (t && (t->type != WTYPE_F32 || t->n_dims != 1 || t->dims[0] != m->n_head_dim / 2))
-		return ERR(MODEL, "tensor rope_freqs.weight is %s with %" PRId64 " in its first dimension, but must be a vector of %"
-			   PRId64 " F32, half a head", wtypes[t->type].name, t->dims[0], m->n_head_dim / 2);
+		return ERR(MODEL, "tensor rope_freqs.weight is %" PRId64 " %s in %d dimensions, but must be a vector of %"
+			   PRId64 " F32, half a head", t->dims[0], wtypes[t->type].name, t->n_dims, m->n_head_dim / 2);
 	m->rope_factors = t;
 	return ERR_OK;
 }
@@ -341,8 +345,8 @@ enum err model_slice(const struct model *m, const struct weights *w, const struc
 	struct range r = shard_dim_range(s, row->cut_rows, model_size(m, row->rows), scale_of(m, row->cut_rows));
 	struct range c = shard_dim_range(s, row->cut_cols, size, scale_of(m, row->cut_cols));
 	if (c.begin % block || c.end % block)
-		return ERR(BUG, "tensor %s is cut at columns %" PRId64 " to %" PRId64 ", which are not on blocks of %" PRId64,
-			   t->name, c.begin, c.end, block);
+		return ERR(BUG, "tensor %s is cut at columns %" PRId64 " to %" PRId64 ", not on blocks of %" PRId64, t->name,
+			   c.begin, c.end, block);
 	*rows = r;
 	*cols = c;
 	return ERR_OK;

@@ -1,8 +1,8 @@
 /* A model's numbers from a Hugging Face config.json, as transformers 4 and 5 write it.
  *
  * Rope lies in one of two places: `rope_parameters` {rope_theta, rope_type, ...} (5), or `rope_theta` at the top and
- * `rope_scaling` {rope_type or type, ...} or null (4). What would change the result and is not implemented is refused by name;
- * keys that do not change it (dropout, cache, initialisation) are ignored. */
+ * `rope_scaling` {rope_type or type, ...} or null (4). What would change the result and is not implemented is refused by
+ * name; keys that do not change it (dropout, cache, initialisation) are ignored. */
 #include "base/json.h"
 #include "runtime/model_impl.h"
 #include "runtime/printable.h"
@@ -47,7 +47,7 @@ static enum err find_arch(json_t *config, const char *name, const struct arch **
 
 /* Keys that change the result when they are set (not null, false or 0). */
 static const struct { const char *key, *why; } refused[] = {
-	{ "quantization_config", "weights quantised for another program are not supported; use the original or a GGUF file" },
+	{ "quantization_config", "quantised safetensors are not supported; use the original weights or a GGUF file" },
 	{ "attn_logit_softcapping", "soft caps on attention are not supported" },
 	{ "final_logit_softcapping", "soft caps on logits are not supported" },
 	{ "logit_softcapping", "soft caps on logits are not supported" },
@@ -67,7 +67,8 @@ static enum err check_factor(json_t *object, const char *name)
 	double factor;
 	TRY(json_get_real_or(object, name, "partial_rotary_factor", 0, 1, 1, &factor));
 	if (factor != 1)
-		return ERR(MODEL, "%s: \"partial_rotary_factor\" is %g, but only whole heads (1) can be rotated", name, factor);
+		return ERR(MODEL, "%s: \"partial_rotary_factor\" is %g, but only whole heads (1) can be rotated", name,
+			   factor);
 	return ERR_OK;
 }
 
@@ -92,8 +93,8 @@ static enum err read_llama3(json_t *rope, json_t *config, const char *name, stru
 	TRY(json_get_real(rope, name, "low_freq_factor", 1e-3, 1e6, &m->rope_low));
 	TRY(json_get_real(rope, name, "high_freq_factor", 1e-3, 1e6, &m->rope_high));
 	if (m->rope_low >= m->rope_high)
-		return ERR(MODEL, "%s: rope's \"low_freq_factor\" %g must be below its \"high_freq_factor\" %g", name, m->rope_low,
-			   m->rope_high);
+		return ERR(MODEL, "%s: rope's \"low_freq_factor\" %g must be below its \"high_freq_factor\" %g", name,
+			   m->rope_low, m->rope_high);
 	TRY(json_get_int_or(config, name, "original_max_position_embeddings", 1, MODEL_MAX_CONTEXT, m->n_context,
 			    &m->rope_original_context));
 	return json_get_int_or(rope, name, "original_max_position_embeddings", 1, MODEL_MAX_CONTEXT,
@@ -172,8 +173,8 @@ static enum err check_layer_types(json_t *config, const char *name, struct model
 	if (n == 0)
 		return ERR_OK;
 	if (n_full != n && n_sliding != n)
-		return ERR(MODEL, "%s: \"layer_types\" must be all \"full_attention\" or all \"sliding_attention\"; mixed or "
-			   "other kinds of layers are not supported", name);
+		return ERR(MODEL, "%s: \"layer_types\" must be all \"full_attention\" or all \"sliding_attention\"; "
+			   "mixed or other kinds of layers are not supported", name);
 	if (n_full == n)
 		m->window = 0;
 	return ERR_OK;
@@ -238,7 +239,11 @@ enum err model_add_generation_config(const char *name, const char *text, size_t 
 {
 	json_t *config;
 	TRY(json_parse(name, text, bytes, ERR_MODEL, &config));
-	enum err e = json_is_object(config) ? add_eos_of(config, name, m) : ERR(MODEL, "%s: expected an object", name);
+	enum err e;
+	if (json_is_object(config))
+		e = add_eos_of(config, name, m);
+	else
+		e = ERR(MODEL, "%s: expected an object", name);
 	json_decref(config);
 	return e;
 }

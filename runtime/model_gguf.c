@@ -70,8 +70,8 @@ static enum err find_arch(const struct gguf *g, const struct arch **out, const c
 			*gguf_name = name;
 			return ERR_OK;
 		}
-	return ERR(MODEL, "%s: general.architecture \"%s\" is not supported; supported is llama (also Mistral, SmolLM2 and Mixtral, "
-		   "which go by that name)", gguf_path(g), printable(room, found.text, found.bytes));
+	return ERR(MODEL, "%s: general.architecture \"%s\" is not supported; supported is llama (also the name of "
+		   "Mistral, SmolLM2 and Mixtral)", gguf_path(g), printable(room, found.text, found.bytes));
 }
 
 static enum err read_sizes(struct keys *k, struct model *m)
@@ -86,8 +86,9 @@ static enum err read_sizes(struct keys *k, struct model *m)
 	TRY(get_int_or(k, "attention.key_length", 1, MODEL_MAX_HEAD_DIM, 0, &m->n_head_dim));
 	if (!m->n_head_dim) {
 		if (m->n_embd % m->n_head || m->n_embd / m->n_head > MODEL_MAX_HEAD_DIM)
-			return ERR(MODEL, "%s: %s.attention.key_length is missing, and embedding_length %" PRId64 " over head_count %"
-				   PRId64 " is no size of a head", gguf_path(k->g), k->arch, m->n_embd, m->n_head);
+			return ERR(MODEL, "%s: %s.attention.key_length is missing, and embedding_length %" PRId64
+				   " over head_count %" PRId64 " is no size of a head", gguf_path(k->g), k->arch,
+				   m->n_embd, m->n_head);
 		m->n_head_dim = m->n_embd / m->n_head;
 	}
 	TRY(get_int_or(k, "attention.value_length", 1, INT32_MAX, m->n_head_dim, &value_length));
@@ -96,8 +97,8 @@ static enum err read_sizes(struct keys *k, struct model *m)
 			   value_length, m->n_head_dim);
 	TRY(get_int_or(k, "rope.dimension_count", 1, INT32_MAX, m->n_head_dim, &rope_dims));
 	if (rope_dims != m->n_head_dim)
-		return ERR(MODEL, "%s: %s is %" PRId64 ", but only whole heads (%" PRId64 ") can be rotated", gguf_path(k->g),
-			   k->key, rope_dims, m->n_head_dim);
+		return ERR(MODEL, "%s: %s is %" PRId64 ", but only whole heads (%" PRId64 ") can be rotated",
+			   gguf_path(k->g), k->key, rope_dims, m->n_head_dim);
 	return get_int_or(k, "attention.sliding_window", 0, MODEL_MAX_CONTEXT, 0, &m->window);
 }
 
@@ -112,7 +113,8 @@ static enum err read_rope(struct keys *k, struct model *m)
 	TRY(get_real_or(k, "rope.scaling.factor", 0, 1e6, m->rope_factor, &m->rope_factor));
 	TRY(get_real_or(k, "rope.scaling.attn_factor", 0, 1e6, 1, &attn_factor));
 	if (attn_factor != 1)
-		return ERR(MODEL, "%s: %s is %g, but scaled attention is not supported", gguf_path(k->g), k->key, attn_factor);
+		return ERR(MODEL, "%s: %s is %g, but scaled attention is not supported", gguf_path(k->g), k->key,
+			   attn_factor);
 	if (gguf_has(k->g, key_of(k, "rope.scaling.type")))
 		TRY(gguf_string(k->g, k->key, &type));
 	if (string_is(type, "none"))
@@ -137,8 +139,8 @@ static enum err read_vocabulary(struct keys *k, struct model *m)
 	if (gguf_has(k->g, list)) {
 		TRY(gguf_strings(k->g, list, &tokens, &n_tokens));
 		if (n_tokens < 1 || n_tokens > (uint64_t)MODEL_MAX_VOCAB)
-			return ERR(MODEL, "%s: %s holds %" PRIu64 " strings, but must hold 1 to %" PRId64, gguf_path(k->g), list,
-				   n_tokens, MODEL_MAX_VOCAB);
+			return ERR(MODEL, "%s: %s holds %" PRIu64 " strings, but must hold 1 to %" PRId64, gguf_path(k->g),
+				   list, n_tokens, MODEL_MAX_VOCAB);
 		TRY(get_int_or(k, "vocab_size", 1, MODEL_MAX_VOCAB, (int64_t)n_tokens, &m->n_vocab));
 		if (m->n_vocab != (int64_t)n_tokens)
 			return ERR(MODEL, "%s: %s is %" PRId64 ", but %s holds %" PRIu64 " strings", gguf_path(k->g), k->key,

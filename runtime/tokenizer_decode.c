@@ -49,17 +49,17 @@ enum err tokenizer_piece(const struct tokenizer *t, int32_t id, struct bytes *ou
 	if (id < 0 || id >= t->vocab.n_tokens)
 		return ERR(WORK, "token id %" PRId32 " is outside of the vocabulary (0 to %" PRId64 ")", id, t->vocab.n_tokens - 1);
 	const struct token *k = &t->vocab.tokens[id];
-	const char *text = vocab_text(&t->vocab, id);
+	const char *text = (const char *)t->vocab.pool.data + k->shown_at;
 	if (!(k->flags & TOKEN_PRESENT) || (k->flags & TOKEN_CONTROL))
 		return ERR_OK;   /* ids without a token exist where a model pads its vocabulary */
 	if (k->flags & TOKEN_BYTE)
 		bytes_put(out, &k->byte, 1);
 	else if (k->flags & TOKEN_LITERAL)
-		bytes_put(out, text, k->bytes);
+		bytes_put(out, text, k->shown_bytes);
 	else if (t->byte_level)
-		put_byte_level(text, k->bytes, out);
+		put_byte_level(text, k->shown_bytes, out);
 	else
-		put_with_spaces(text, k->bytes, t->space_mark, out);
+		put_with_spaces(text, k->shown_bytes, t->space_mark, out);
 	return out->error;
 }
 

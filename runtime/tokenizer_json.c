@@ -154,6 +154,8 @@ static enum err read_added(struct tokenizer *t, json_t *j)
 	enum err e = normal_apply(&t->normal, m, text, bytes, &out, &spare);
 	if (!e)
 		e = added_put(&t->normalized, &a, bytes_text(&out), out.size);
+	if (!e)
+		e = vocab_show(&t->vocab, a.id, bytes_text(&out), out.size);
 	matcher_destroy(m);
 	bytes_free(&out);
 	bytes_free(&spare);

@@ -45,7 +45,8 @@ int char_to_byte(uint32_t c);                                            /* -1: 
 
 enum { TOKEN_PRESENT = 1, TOKEN_CONTROL = 2, TOKEN_BYTE = 4, TOKEN_LITERAL = 8 };   /* LITERAL: shown as it is written */
 
-struct token { uint64_t at; uint32_t bytes; uint8_t flags, byte; };      /* text is pool + at */
+/* text is pool + at; what is shown for it differs only for added tokens that a normaliser changes */
+struct token { uint64_t at, shown_at; uint32_t bytes, shown_bytes; uint8_t flags, byte; };
 
 struct vocab {
 	struct bytes pool;
@@ -62,6 +63,7 @@ enum err vocab_create(uint64_t n_entries, struct vocab *v);
 enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *text, size_t bytes);
 int32_t vocab_find(const struct vocab *v, const char *text, size_t bytes);   /* -1 */
 static inline const char *vocab_text(const struct vocab *v, int32_t id) { return (const char *)v->pool.data + v->tokens[id].at; }
+enum err vocab_show(struct vocab *v, int32_t id, const char *text, size_t bytes);
 void vocab_find_bytes(struct vocab *v);          /* fills byte_ids and the BYTE flags from tokens named <0xNN> */
 void vocab_free(struct vocab *v);
 

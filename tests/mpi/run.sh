@@ -9,4 +9,6 @@ fi
 if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
 	export OMPI_MCA_plm_rsh_agent=/bin/false
 fi
+# Open MPI keeps some memory to the end.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 exec "${MPIEXEC:-mpirun}" --oversubscribe -n "$ranks" "$@"

@@ -177,13 +177,14 @@ TEST(config_numbers_out_of_place_are_refused)
 	REFUSED("\"hidden_size\": 48", "\"hidden_size\": [48]", "found a list");
 	REFUSED("\"hidden_size\": 48", "\"hidden_size\": 0", "\"hidden_size\" is 0, but must be 1 to 1048576");
 	REFUSED("\"hidden_size\": 48", "\"hidden_size\": 1048577", "is 1048577, but must be");
-	REFUSED("\"hidden_size\": 48", "\"hidden_size\": 47", "\"head_dim\" is missing, and \"hidden_size\" 47 is not a multiple");
+	REFUSED("\"hidden_size\": 48", "\"hidden_size\": 47", 
+		"\"head_dim\" is missing, and \"hidden_size\" 47 is not a multiple");
 	REFUSED("\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2", "\"num_hidden_layers\" is -2");
-	REFUSED("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 9223372036854775807", "9223372036854775807, but must be");
+	REFUSED("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 9223372036854775807", "36854775807, but must be");
 	REFUSED("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 99999999999999999999", "c.json:1:");
 	REFUSED("\"num_attention_heads\": 6", "\"num_attention_heads\": 0", "\"num_attention_heads\" is 0");
 	REFUSED("\"num_attention_heads\": 6", "\"num_attention_heads\": 3", "3 attention heads must be a multiple of the 2");
-	REFUSED("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 12", "6 attention heads must be a multiple of the 12");
+	REFUSED("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 12", "heads must be a multiple of the 12");
 	REFUSED("\"intermediate_size\": 88", "\"intermediate_size\": 0", "\"intermediate_size\" is 0");
 	REFUSED("\"vocab_size\": 131", "\"vocab_size\": 1e9", "\"vocab_size\" must be an integer");
 	REFUSED("\"rms_norm_eps\": 1e-5", "\"rms_norm_eps\": null", "\"rms_norm_eps\" is missing");
@@ -194,7 +195,7 @@ TEST(config_numbers_out_of_place_are_refused)
 	REFUSED("", "\"rope_theta\": 0, ", "\"rope_theta\" is 0");
 	REFUSED("\"eos_token_id\": 2", "\"eos_token_id\": 131", "\"eos_token_id\" holds 131, but must be 0 to 130");
 	REFUSED("\"eos_token_id\": 2", "\"eos_token_id\": [2, \"3\"]", "item 1 of \"eos_token_id\"");
-	REFUSED("\"eos_token_id\": 2", "\"eos_token_id\": [0,1,2,3,4,5,6,7,8]", "beyond 8");
+	REFUSED("\"eos_token_id\": 2", "\"eos_token_id\": [0,1,2,3,4,5,6,7,8]", "beyond the 8");
 	REFUSED("", "\"bos_token_id\": -1, ", "\"bos_token_id\" is -1");
 	REFUSED("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 0", "must be true or false");
 	REFUSED("{", "[{", "c.json:");
@@ -214,17 +215,17 @@ TEST(config_features_beyond_us_are_refused)
 	REFUSED("", "\"attn_logit_softcapping\": 50.0, ", "soft caps");
 	REFUSED("", "\"final_logit_softcapping\": 30, ", "soft caps");
 	REFUSED("", "\"partial_rotary_factor\": 0.5, ", "\"partial_rotary_factor\" is 0.5");
-	REFUSED("", "\"rope_parameters\": {\"rope_theta\": 1e4, \"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, ",
+	REFUSED("", "\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.25}, ",
 		"\"partial_rotary_factor\" is 0.25");
 	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 4}", "rope type \"yarn\"");
-	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", "rope type \"dynamic\"");
+	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 4}", "type \"dynamic\"");
 	REFUSED("", "\"rope_parameters\": {\"rope_type\": \"longrope\"}, ", "rope type \"longrope\"");
 	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 4}", "no \"rope_type\"");
 	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": 4", "expected an object");
 	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\"}", "\"factor\" is missing");
 	REFUSED("\"rope_scaling\": null", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": 0}", "\"factor\" is 0");
 	REFUSED("\"rope_scaling\": null",
-		"\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}",
+		"\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4, \"high_freq_factor\": 4}",
 		"\"low_freq_factor\" 4 must be below");
 	REFUSED("", "\"layer_types\": [\"full_attention\", \"sliding_attention\"], ", "\"layer_types\" must be all");
 	CHECK_OK(edited("", "\"quantization_config\": null, \"attn_logit_softcapping\": 0, ", &m));
@@ -431,7 +432,8 @@ static enum err from_keys(const struct key *changes, int n_changes, struct model
 	return e;
 }
 
-#define KEYS(...) (const struct key[]){ __VA_ARGS__ }, (int)(sizeof((const struct key[]){ __VA_ARGS__ }) / sizeof(struct key))
+#define KEYS(...) \
+	(const struct key[]){ __VA_ARGS__ }, (int)(sizeof((const struct key[]){ __VA_ARGS__ }) / sizeof(struct key))
 #define FAULT(text, ...) CHECK_ERR(from_keys(KEYS(__VA_ARGS__), &m), MODEL, text)
 
 TEST(gguf_numbers_out_of_place_are_refused)
@@ -455,7 +457,8 @@ TEST(gguf_numbers_out_of_place_are_refused)
 	FAULT("rms_epsilon is nan", { "llama.attention.layer_norm_rms_epsilon", F32, 0, __builtin_nanf(""), NULL });
 	FAULT("rope.freq_base is inf", { "llama.rope.freq_base", F32, 0, __builtin_inff(), NULL });
 	FAULT("vocab_size", { "llama.vocab_size", 0, 0, 0, NULL });
-	FAULT("llama.vocab_size is 131, but tokenizer.ggml.tokens holds 130", { "tokenizer.ggml.tokens", STRINGS, 130, 0, NULL });
+	FAULT("llama.vocab_size is 131, but tokenizer.ggml.tokens holds 130",
+	      { "tokenizer.ggml.tokens", STRINGS, 130, 0, NULL });
 	FAULT("bos_token_id", { "tokenizer.ggml.bos_token_id", U32, 131, 0, NULL });
 	FAULT("eos_token_id", { "tokenizer.ggml.eos_token_id", U32, 4000, 0, NULL });
 }
@@ -470,7 +473,8 @@ TEST(gguf_features_beyond_us_are_refused)
 	FAULT("attn_factor is 2", { "llama.rope.scaling.attn_factor", F32, 0, 2, NULL });
 	FAULT("softcapping is 30", { "llama.final_logit_softcapping", F32, 0, 30, NULL });
 	FAULT("llama.expert_used_count", { "llama.expert_count", U32, 8, 0, NULL });
-	FAULT("cannot use 9 of 8", { "llama.expert_count", U32, 8, 0, NULL }, { "llama.expert_used_count", U32, 9, 0, NULL });
+	FAULT("cannot use 9 of 8", { "llama.expert_count", U32, 8, 0, NULL },
+	      { "llama.expert_used_count", U32, 9, 0, NULL });
 	FAULT("only softmax (1)", { "llama.expert_count", U32, 8, 0, NULL }, { "llama.expert_used_count", U32, 2, 0, NULL },
 	      { "llama.expert_gating_func", U32, 2, 0, NULL });
 	FAULT("shared experts", { "llama.expert_count", U32, 8, 0, NULL }, { "llama.expert_used_count", U32, 2, 0, NULL },
@@ -485,7 +489,8 @@ TEST(gguf_optional_keys_are_read)
 	CHECK_OK(from_keys(KEYS({ "llama.vocab_size", 0, 0, 0, NULL }, { "tokenizer.ggml.tokens", STRINGS, 77, 0, NULL },
 				{ "tokenizer.ggml.eos_token_id", U32, 5, 0, NULL },
 				{ "tokenizer.ggml.eot_token_id", U32, 6, 0, NULL },
-				{ "tokenizer.ggml.bos_token_id", U32, 4, 0, NULL }, { "general.name", STRING, 0, 0, "a name" }),
+				{ "tokenizer.ggml.bos_token_id", U32, 4, 0, NULL },
+				{ "general.name", STRING, 0, 0, "a name" }),
 			   &m));
 	CU_ASSERT_EQUAL(m.n_vocab, 77);
 	CU_ASSERT_EQUAL(m.bos, 4);
@@ -496,8 +501,55 @@ TEST(gguf_optional_keys_are_read)
 	CHECK_OK(from_keys(KEYS({ "llama.rope.scaling.factor", F32, 0, 4, NULL },
 				{ "llama.rope.scaling.type", STRING, 0, 0, "none" }), &m));
 	CU_ASSERT_EQUAL(m.rope, ROPE_DEFAULT);
-	CHECK_OK(from_keys(KEYS({ "llama.expert_count", U32, 8, 0, NULL }, { "llama.expert_used_count", U32, 2, 0, NULL }), &m));
+	CHECK_OK(from_keys(KEYS({ "llama.expert_count", U32, 8, 0, NULL },
+				{ "llama.expert_used_count", U32, 2, 0, NULL }), &m));
 	CU_ASSERT_STRING_EQUAL(m.arch->name, "mixtral");
+}
+
+/* A golden GGUF with the numbers (U32) of some keys changed, described. */
+static enum err patched(const char *golden, const struct key *changes, int n_changes)
+{
+	char source[512], path[] = "/tmp/shardrun-model-XXXXXX.gguf";
+	struct bytes b = { 0 };
+	struct weights *w;
+	struct model m;
+	snprintf(source, sizeof source, GOLDEN "%s/model.gguf", golden);
+	CHECK_OK(file_read_all(source, 1 << 20, &b));
+	for (int c = 0; c < n_changes; c++) {
+		size_t n = strlen(changes[c].key);
+		unsigned char *at = memmem(b.data, b.size, changes[c].key, n);
+		CU_ASSERT_PTR_NOT_NULL_FATAL(at);
+		memcpy(at + n + 4, &changes[c].u, 4);
+	}
+	int fd = mkstemps(path, 5);
+	CU_ASSERT_EQUAL(write(fd, b.data, b.size), (ssize_t)b.size);
+	close(fd);
+	enum err e = describe(path, &w, &m);
+	if (!e)
+		weights_close(w);
+	unlink(path);
+	bytes_free(&b);
+	return e;
+}
+
+#define PATCHED(golden, text, ...) CHECK_ERR(patched(golden, KEYS(__VA_ARGS__)), MODEL, text)
+
+TEST(gguf_tensors_are_held_against_the_numbers)
+{
+	CHECK_OK(patched("gguf-llama-mixed", KEYS({ "llama.context_length", U32, 64, 0, NULL })));
+	PATCHED("gguf-llama-f32", "token_embd.weight is 131 x 64, but by", { "llama.vocab_size", U32, 130, 0, NULL });
+	PATCHED("gguf-llama-f32", "must be 130 x 64 (vocabulary size x hidden size)",
+		{ "llama.vocab_size", U32, 130, 0, NULL });
+	PATCHED("gguf-llama-f32", "blk.0.ffn_gate.weight is 96 x 64", { "llama.feed_forward_length", U32, 95, 0, NULL });
+	PATCHED("gguf-llama-f32", "blk.2.attn_norm.weight is missing", { "llama.block_count", U32, 3, 0, NULL });
+	PATCHED("gguf-mixtral", "must be 8 x 31 x 64 (experts x FFN columns x hidden size)",
+		{ "llama.feed_forward_length", U32, 31, 0, NULL });
+	PATCHED("gguf-mixtral", "ffn_gate_inp.weight is 8 x 64", { "llama.expert_count", U32, 7, 0, NULL });
+	PATCHED("gguf-mixtral-split", "blk.0.ffn_gate.0.weight is 64 x 32",
+		{ "llama.feed_forward_length", U32, 63, 0, NULL });
+	PATCHED("gguf-llama-mixed", "rope_freqs.weight is 8 F32 in 1 dimensions, but must be a vector of 12",
+		{ "llama.attention.key_length", U32, 24, 0, NULL }, { "llama.attention.value_length", U32, 24, 0, NULL },
+		{ "llama.rope.dimension_count", U32, 24, 0, NULL });
 }
 
 /* ---- shards ---- */
@@ -527,12 +579,12 @@ TEST(shard_bytes_are_those_of_a_hand_calculation)
 	struct model m = { 0 };
 	CHECK_OK(describe(GOLDEN "llama-untied", &w, &m));
 	struct shard s = shard_for(&m, 1, 1, 1, 1, (struct member){ 0 });
-	/* Floats of a layer: norms 48 + 48, q and o 48*48, k and v 16*48, gate, up, down 88*48: 18912. Three layers, embedding
-	 * and head 131*48, last norm 48; 4 bytes each. */
+	/* Floats of a layer: norms 48 + 48, q and o 48*48, k and v 16*48, gate, up, down 88*48: 18912. Three layers,
+	 * embedding and head 131*48, last norm 48; 4 bytes each. */
 	CU_ASSERT_EQUAL(model_shard_bytes(&m, w, &s), 4 * (3 * 18912 + 2 * 131 * 48 + 48));
 	CU_ASSERT_EQUAL(model_shard_bytes(&m, w, &s), all_bytes(w, ""));
-	/* tp 2: six heads in runs of 4 are 4 + 2; kv heads of heads 0..3 are both, of 4..5 the second; 88 columns in runs of 32
-	 * are 64 + 24; 131 ids are 66 + 65. */
+	/* tp 2: six heads in runs of 4 are 4 + 2; kv heads of heads 0..3 are both, of 4..5 the second; 88 columns in runs of
+	 * 32 are 64 + 24; 131 ids are 66 + 65. */
 	s = shard_for(&m, 2, 1, 1, 1, (struct member){ .tp = 0 });
 	CU_ASSERT_EQUAL(model_shard_bytes(&m, w, &s),
 			4 * (3 * (96 + 2 * 32 * 48 + 2 * 16 * 48 + 3 * 64 * 48) + 2 * 66 * 48 + 48));
@@ -563,9 +615,10 @@ TEST(expert_shards_add_up)
 			CHECK_OK(describe(path, &w, &m));
 			uint64_t experts = all_bytes(w, ".experts.") + all_bytes(w, "_exps.");
 			for (int e = 0; e < 5 && d == 3; e++) {
-				char part[24];
+				static const char *const parts[] = { "gate", "up", "down" };
 				for (int i = 0; i < 3; i++) {
-					snprintf(part, sizeof part, ".ffn_%s.%d.", i == 0 ? "gate" : i == 1 ? "up" : "down", e);
+					char part[24];
+					snprintf(part, sizeof part, ".ffn_%s.%d.", parts[i], e);
 					experts += all_bytes(w, part);
 				}
 			}
@@ -632,5 +685,6 @@ TEST_MAIN("model", CASE(golden_models_have_the_numbers_of_their_makers), CASE(ro
 	  CASE(config_of_mistral_and_mixtral), CASE(end_tokens_come_from_both_files_once),
 	  CASE(tensors_are_held_against_the_config), CASE(gguf_numbers_out_of_place_are_refused),
 	  CASE(gguf_features_beyond_us_are_refused), CASE(gguf_optional_keys_are_read),
+	  CASE(gguf_tensors_are_held_against_the_numbers),
 	  CASE(shard_bytes_are_those_of_a_hand_calculation), CASE(expert_shards_add_up),
 	  CASE(quantised_columns_are_cut_on_blocks), CASE(describing_survives_every_failed_allocation))

@@ -6,6 +6,7 @@
 #include "launcher/recipe.h"
 #include "tests/test.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 static enum err parse_bytes(struct recipe **out, const char *text, size_t bytes)
@@ -191,7 +192,7 @@ TEST(unknown_and_repeated_keys_are_named)
 	refused("launch:\n  partition: a\n", "r.yaml:2:3: unknown key \"launch.partition\", the nearest known is launch.slurm.partition");
 	refused("serve:\n  zzzzz: 2\n", "r.yaml:2:3: unknown key \"serve.zzzzz\", known here: host, port, api_key_file, endpoint_file");
 	refused("paralell:\n  tp: 2\n", "r.yaml:1:1: unknown section \"paralell\", the nearest known is parallel");
-	refused("tp: 2\n", "r.yaml:1:1: unknown section \"tp\", the nearest known is parallel.tp");
+	refused("tp: 2\n", "r.yaml:1:1: unknown key \"tp\", the nearest known is parallel.tp");
 	refused("quantum: 2\n",
 		"r.yaml:1:1: unknown section \"quantum\", known here: model, parallel, runtime, generation, launch, serve");
 	refused("parallel.tp: 2\n", "r.yaml:1:1: unknown key \"parallel.tp\", write \"tp:\" indented below \"parallel:\"");
@@ -368,6 +369,8 @@ TEST(set_changes_one_key)
 	CHECK_ERR(recipe_set(r, "parallel.tp="), RECIPE, "--set parallel.tp: found \"\", " TP);
 	CHECK_ERR(recipe_set(r, "parallel.tpp=2"), RECIPE, "--set: unknown key \"parallel.tpp\", the nearest known is parallel.tp");
 	CHECK_ERR(recipe_set(r, "tp=2"), RECIPE, "the nearest known is parallel.tp");
+	CHECK_ERR(recipe_set(r, "no.such.section.in.any.recipe=2"), RECIPE, "known here: see shardrun --help");
+	CHECK_ERR(recipe_set(r, "launch.slurm.xxxxxxxxxxxx=2"), RECIPE, "known here: partition, account, time, qos, constraint, modules");
 	CHECK_ERR(recipe_set(r, "parallel.tp"), RECIPE, "write it as --set parallel.tp=2");
 	CHECK_ERR(recipe_set(r, "=2"), RECIPE, "write it as --set parallel.tp=2");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=[1, x]"), RECIPE, "--set parallel.pp_layers:1:5: parallel.pp_layers: found \"x\"");
@@ -493,6 +496,57 @@ TEST(a_path_is_relative_to_the_recipe_that_holds_it)
 	recipe_destroy(r);
 }
 
+/* The text behind a comment's word, up to the end of the line, into room. */
+static const char *comment(const char *text, const char *word, char room[200])
+{
+	const char *at = strstr(text, word);
+	snprintf(room, 200, "%.*s", at ? (int)strcspn(at + strlen(word), "\n") : 0, at ? at + strlen(word) : "");
+	return room;
+}
+
+/* Every recipe that people can start from says what it is for and fits the model it names (6 layers, 6 heads, 8 experts
+ * with 8 runs of columns); that it fits its cluster too is shown by planning it. */
+static void check_recipe(const char *path)
+{
+	struct recipe *r;
+	struct bytes text = { 0 };
+	char room[200];
+	CHECK_OK(file_read_all(path, 1 << 20, &text));
+	CHECK_OK(recipe_create(&r));
+	CHECK_OK(recipe_load(r, path));
+	CU_ASSERT(bytes_text(&text)[0] == '#');
+	CU_ASSERT(strlen(comment(bytes_text(&text), "\n# Run: ", room)) > 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(comment(bytes_text(&text), "shardrun ", room), strrchr(path, '/') + 1));
+	CU_ASSERT_PTR_NOT_NULL(strstr(comment(bytes_text(&text), "\n# Change: ", room), "model.path"));
+	CU_ASSERT(strlen(comment(bytes_text(&text), "\n# cluster: ", room)) > 0);
+	CU_ASSERT_PTR_NOT_NULL(strstr(r->model.path, "/recipes/../models/jargon-moe"));
+	int64_t tp = r->parallel.tp, pp = r->parallel.pp, dp = r->parallel.dp;
+	int64_t ep = r->parallel.ep ? r->parallel.ep : 1, etp = r->parallel.etp ? r->parallel.etp : 1;
+	CU_ASSERT_EQUAL(tp * pp * dp, r->launch.nodes * r->launch.ranks_per_node);
+	CU_ASSERT(tp >= 1 && tp <= 6 && r->launch.ranks_per_node % tp == 0);
+	CU_ASSERT(pp >= 1 && pp <= 6 && ep <= 8 && etp <= 8);
+	CU_ASSERT_EQUAL(dp * tp % (ep * etp), 0);
+	bytes_free(&text);
+	recipe_destroy(r);
+}
+
+TEST(the_recipes_in_the_tree_fit_the_model_they_name)
+{
+	int n = 0;
+	DIR *dir = opendir(SOURCE_DIR "/configs/recipes");
+	CU_ASSERT_PTR_NOT_NULL_FATAL(dir);
+	for (struct dirent *entry; (entry = readdir(dir));) {
+		char path[512];
+		if (!strstr(entry->d_name, ".yaml"))
+			continue;
+		snprintf(path, sizeof path, SOURCE_DIR "/configs/recipes/%.200s", entry->d_name);
+		check_recipe(path);
+		n++;
+	}
+	closedir(dir);
+	CU_ASSERT(n >= 10);
+}
+
 /* Each allocation of a load fails once: an error or (libyaml has its own memory) success, never a crash or a leak. */
 TEST(memory_may_run_out_at_any_point)
 {
@@ -545,4 +599,4 @@ TEST_MAIN("recipe", CASE(defaults_are_those_of_the_reference), CASE(every_kind_o
 	  CASE(large_input_is_refused), CASE(set_changes_one_key), CASE(an_error_leaves_the_recipe_as_it_was),
 	  CASE(a_written_recipe_reads_back_the_same), CASE(the_reference_documents_every_key_and_is_a_recipe),
 	  CASE(help_names_every_key_within_its_width), CASE(a_path_is_relative_to_the_recipe_that_holds_it),
-	  CASE(memory_may_run_out_at_any_point), CASE(nearness_counts_slips_of_the_hand))
+	  CASE(the_recipes_in_the_tree_fit_the_model_they_name), CASE(memory_may_run_out_at_any_point), CASE(nearness_counts_slips_of_the_hand))
