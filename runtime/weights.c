@@ -167,8 +167,7 @@ enum err weights_add_file(struct weights *w, const char *path, int *index)
 	return ERR_OK;
 }
 
-/* Bytes of a tensor by type and dimensions; `what` names file and tensor. */
-static enum err tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out)
+enum err weights_tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out)
 {
 	const struct wtype_info *type = &wtypes[t->type];
 	uint64_t items = 1;
@@ -195,9 +194,7 @@ enum err weights_add_tensor(struct weights *w, const struct tensor_info *t, cons
 	snprintf(what, sizeof what, "%s: tensor %s", f->path, printable(shown, name, name_bytes));
 	if (!name_bytes || name_bytes > NAME_BYTES_MAX || memchr(name, 0, name_bytes))
 		return ERR(MODEL, "%s: a name of %zu bytes is empty, too long or holds a zero byte", what, name_bytes);
-	if (t->n_dims < 1 || t->n_dims > WEIGHTS_MAX_DIMS)
-		return ERR(MODEL, "%s: has %d dimensions, but must have 1 to %d", what, t->n_dims, WEIGHTS_MAX_DIMS);
-	TRY(tensor_bytes(t, what, &bytes));
+	TRY(weights_tensor_bytes(t, what, &bytes));
 	if (t->bytes != bytes)
 		return ERR(MODEL, "%s: takes %" PRIu64 " bytes in the file, but its type and dimensions need %" PRIu64, what, t->bytes,
 			   bytes);

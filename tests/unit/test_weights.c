@@ -244,6 +244,15 @@ TEST(paths_without_a_model_are_refused)
 	struct weights *w;
 	test_dir_make(&dir);
 	CHECK_ERR(weights_open(dir.path, &w), MODEL, "holds no model: expected model.safetensors, model.safetensors.index.json or");
+	CHECK_ERR(weights_open_as(&weights_safetensors, dir.path, &w), MODEL, "holds neither model.safetensors nor model.safe");
+	CHECK_ERR(weights_open_as(&weights_gguf_format, dir.path, &w), MODEL, "holds no .gguf file; name the file itself");
+	char longer[2000];
+	memset(longer, '/', sizeof longer);
+	memcpy(longer + sizeof longer - 5, "/tmp", 5);
+	CHECK_ERR(weights_open_as(&weights_gguf_format, longer, &w), MODEL, "a model path of 1999 bytes is too long");
+	CU_ASSERT_EQUAL(mkdir(test_path(&dir, "model.safetensors"), 0700), 0);
+	CHECK_ERR(weights_open(dir.path, &w), MODEL, "model.safetensors: is not a regular file");
+	CU_ASSERT_EQUAL(rmdir(test_path(&dir, "model.safetensors")), 0);
 	CHECK_ERR(weights_open(test_path(&dir, "x.gguf"), &w), MODEL, "x.gguf: there is no such model directory or file");
 	CHECK_ERR(weights_open(test_write(&dir, "x.bin", "pickle", 6), &w), MODEL, "x.bin: is neither a .safetensors nor a .gguf file");
 	test_write(&dir, "a.gguf", "GGUF", 4);
@@ -271,9 +280,9 @@ static const struct gguf_case gguf_cases[] = {
 	{ "t", NULL, 99, 1, { 4 }, 0, 0, "tensor t: has ggml type 99 (unknown), but only F32, F16," },
 	{ "t", NULL, 20, 1, { 32 }, 0, 0, "tensor t: has ggml type 20 (IQ4_NL)" },
 	{ "t", NULL, UINT32_MAX, 1, { 32 }, 0, 0, "tensor t: has ggml type 4294967295 (unknown)" },
-	{ "t", NULL, 0, 2, { 4, 0 }, 0, 0, "tensor t: dimension 1 is 0, but must be 1 to 9223372036854775807" },
-	{ "t", NULL, 0, 1, { 1ull << 63 }, 0, 0, "tensor t: dimension 0 is 9223372036854775808, but must be 1 to" },
-	{ "t", NULL, 0, 1, { UINT64_MAX }, 0, 0, "tensor t: dimension 0 is 18446744073709551615" },
+	{ "t", NULL, 0, 2, { 4, 0 }, 0, 0, "tensor t: dimension 0 is 0, but must be at least 1" },
+	{ "t", NULL, 0, 1, { 1ull << 63 }, 0, 0, "tensor t: a dimension is 9223372036854775808, but must be 1 to 9223372036854775807" },
+	{ "t", NULL, 0, 1, { UINT64_MAX }, 0, 0, "tensor t: a dimension is 18446744073709551615" },
 	{ "t", NULL, 0, 3, { 1 << 30, 1 << 30, 1 << 30 }, 0, 0, "tensor t: 1152921504606846976 x 1073741824 overflows 64 bits" },
 	{ "t", NULL, 0, 2, { 1ull << 31, 1ull << 31 }, 0, 0, "tensor t: 4611686018427387904 x 4 overflows 64 bits" },
 	{ "t", NULL, 2, 2, { 48, 2 }, 0, 0, "tensor t: rows of 48 items are not whole blocks of 32 (Q4_0)" },
