@@ -55,7 +55,7 @@ uint16_t wtype_f32_to_f16(float f)
 	uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, magnitude = u & 0x7fffffff;
 	if (magnitude > 0x7f800000)                        /* NaN: the top of the payload, quiet */
 		return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
-	if (magnitude >= 0x477ff000)                       /* 65520, halfway between the largest f16 and the next: infinity */
+	if (magnitude >= 0x477ff000)                       /* 65520, halfway between the largest f16 and infinity */
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude < 0x33000000)                        /* below half of the smallest, 2^-25 */
 		return (uint16_t)sign;
