@@ -114,8 +114,8 @@ static enum err read_header(struct file *f, json_t **out, uint64_t *data_offset)
 		return ERR(MODEL, "%s: claims a header of %" PRIu64 " bytes, but at most %d are allowed", f->path, n,
 			   HEADER_BYTES_MAX);
 	if (n > f->size - sizeof le)
-		return ERR(MODEL, "%s: its header of %" PRIu64 " bytes is longer than the file (%" PRIu64 " bytes)", f->path, n,
-			   f->size);
+		return ERR(MODEL, "%s: its header of %" PRIu64 " bytes is longer than the file (%" PRIu64 " bytes)", f->path,
+			   n, f->size);
 	TRY(mem_alloc(n, 1, "safetensors header", &text));
 	enum err e = file_read_at(f, sizeof le, text, n);
 	if (!e)
@@ -149,7 +149,10 @@ static enum err add_shard(struct weights *w, const char *path, int *file)
 static enum err check_shard_name(const char *index, const char *name)
 {
 	char shown[PRINTABLE_BYTES];
-	if (!*name || strchr(name, '/') || strchr(name, '\\') || name[0] == '.' || !ends_with(name, ".safetensors"))
+	int plain = name[0] != '.' && strlen(name) < 256 && ends_with(name, ".safetensors");
+	for (const char *c = name; *c; c++)
+		plain = plain && *c != '/' && *c != '\\' && (unsigned char)*c >= ' ' && *c != 127;
+	if (!plain)
 		return ERR(MODEL, "%s: names the file \"%s\", but must name .safetensors files in its own directory", index,
 			   printable(shown, name, strlen(name)));
 	return ERR_OK;
@@ -182,7 +185,8 @@ static enum err check_map(struct weights *w, const char *index, json_t *map)
 		const struct tensor_info *t = weights_find(w, name);
 		printable(shown, name, strlen(name));
 		if (!t)
-			return ERR(MODEL, "%s: names tensor %s, but %s does not hold it", index, shown, json_string_value(shard));
+			return ERR(MODEL, "%s: names tensor %s, but %s does not hold it", index, shown,
+				   json_string_value(shard));
 		const char *path = weights_file(w, t->file)->path, *slash = strrchr(path, '/');
 		if (strcmp(slash ? slash + 1 : path, json_string_value(shard)))
 			return ERR(MODEL, "%s: says that tensor %s is in %s, but it is in %s", index, shown,
@@ -201,7 +205,8 @@ static enum err open_map(struct weights *w, const char *index, json_t *map)
 		return ERR(MODEL, "%s: \"weight_map\" is missing, empty or not an object", index);
 	json_object_foreach(map, name, shard) {
 		if (!json_is_string(shard))
-			return ERR(MODEL, "%s: the file of tensor %s is not a string", index, printable(shown, name, strlen(name)));
+			return ERR(MODEL, "%s: the file of tensor %s is not a string", index,
+				   printable(shown, name, strlen(name)));
 		TRY(open_shard(w, index, json_string_value(shard), &n_files));
 	}
 	TRY(weights_seal(w));
@@ -213,6 +218,8 @@ static enum err open_index(struct weights *w, const char *path)
 	struct bytes text = { 0 };
 	json_t *index = NULL;
 	enum err e = file_read_all(path, HEADER_BYTES_MAX, &text);
+	if (e == ERR_IO)
+		e = ERR(MODEL, "%s", err_sentence());
 	weights_count_header(w, text.size);
 	if (!e)
 		e = json_parse(path, bytes_text(&text), text.size, ERR_MODEL, &index);
