@@ -247,12 +247,12 @@ enum err comm_split(struct comm *c, int colour, int key, const char *name, struc
 	if (!e && colour < 0)
 		e = ERR(BUG, "communicator %s: rank %d splits it with colour %d", c->name, c->rank, colour);
 	e = comm_agree(c, e);
-	c->stats = stats;   /* a split is one call that carries no bytes of the caller */
-	c->stats.calls++;
 	if (!e)
 		e = c->ops->split(c, colour, key, child);
 	if (!e)
 		e = inherit_nodes(c, child);
+	c->stats = stats;   /* a split is one call that carries no bytes of the caller */
+	c->stats.calls++;
 	if (e) {
 		comm_destroy(child);
 		return e;
