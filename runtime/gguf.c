@@ -33,8 +33,8 @@ static const struct {
 } types[TYPE_COUNT] = {
 	[TYPE_U8] = { "UINT8", 1 }, [TYPE_I8] = { "INT8", 1 }, [TYPE_U16] = { "UINT16", 2 }, [TYPE_I16] = { "INT16", 2 },
 	[TYPE_U32] = { "UINT32", 4 }, [TYPE_I32] = { "INT32", 4 }, [TYPE_F32] = { "FLOAT32", 4 },
-	[TYPE_BOOL] = { "BOOL", 1 }, [TYPE_STRING] = { "STRING", 0 }, [TYPE_ARRAY] = { "ARRAY", 0 }, [TYPE_U64] = { "UINT64", 8 },
-	[TYPE_I64] = { "INT64", 8 }, [TYPE_F64] = { "FLOAT64", 8 },
+	[TYPE_BOOL] = { "BOOL", 1 }, [TYPE_STRING] = { "STRING", 0 }, [TYPE_ARRAY] = { "ARRAY", 0 },
+	[TYPE_U64] = { "UINT64", 8 }, [TYPE_I64] = { "INT64", 8 }, [TYPE_F64] = { "FLOAT64", 8 },
 };
 
 struct span { uint64_t at, bytes; };       /* of the buffer */

@@ -99,8 +99,8 @@ static void put_number(struct input *in)
 static void put_word(struct input *in)
 {
 	static const char *const words[] = { "null", "true", "-1", "0", "1e999", "0.5", "18446744073709551616", "\"\"", "{}",
-		"[]", "[", "{", "]", "}", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "\n", "\t", "#", "&a", "*a", "---", "- ",
-		"\xff", "\xc3", "\xed\xa0\x80", "\xf0\x9f\x98\x80" };
+		"[]", "[", "{", "]", "}", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "\n", "\t", "#", "&a", "*a", "---",
+		"- ", "\xff", "\xc3", "\xed\xa0\x80", "\xf0\x9f\x98\x80" };
 	const char *word = words[below(sizeof words / sizeof words[0])];
 	replace(in, below(in->bytes + 1), below(2) ? strlen(word) : below(4), (const uint8_t *)word, strlen(word));
 }
