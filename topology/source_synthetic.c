@@ -135,6 +135,8 @@ static enum err check_size(const char *text)
 static enum err add_gpus(const struct extras *x, struct machine *m)
 {
 	int n = x->n_gpus;
+	mem_free(m->devices);   /* hwloc's, of none */
+	m->devices = NULL;
 	m->n_devices = n;
 	TRY(MEM_NEW((size_t)n, struct machine_device, &m->devices));
 	if (x->link_gbps > 0)
