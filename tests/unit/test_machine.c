@@ -102,6 +102,7 @@ TEST(descriptions_that_make_no_sense_are_refused)
 		{ "pack:1000 core:1000", "more than 16384 hardware threads" },
 		{ "pack:4000000000 core:4000000000 pu:4000000000", "more than 16384 hardware threads" },
 		{ "1000 1000 1000", "is no machine" },
+		{ "memcache:1 core:2", "memcache:1 core:2: hwloc falls over" },   /* an assertion of hwloc 2.9.0 */
 	};
 	struct machine m;
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -432,7 +433,7 @@ TEST(every_allocation_may_fail)
 			mem_fail_at(at);
 			enum err e = machine_read(specs[s], &m);
 			mem_fail_at(0);
-			CU_ASSERT(e == ERR_OK || e == ERR_MEMORY || e == ERR_USAGE);
+			CU_ASSERT(e == ERR_OK || e == ERR_MEMORY);
 			failed += e != ERR_OK;
 			done = e == ERR_OK;
 			if (!e)
