@@ -250,6 +250,8 @@ enum err tokenizer_open_directory(const char *model_dir, struct tokenizer **out)
 	json_t *root, *config = NULL;
 	TRY(file_join(model_dir, "tokenizer.json", path, sizeof path));
 	TRY(file_join(model_dir, "tokenizer_config.json", config_path, sizeof config_path));
+	if (!file_exists(path))
+		return ERR(MODEL, "%s: has no tokenizer.json, the one tokenizer file that is read beside GGUF", model_dir);
 	TRY(json_parse_file(path, JSON_MAX_BYTES, ERR_MODEL, &root));
 	enum err e = ERR_OK;
 	if (file_exists(config_path))

@@ -6,6 +6,7 @@
  *   \uHHHH         a character by number: written \x{HHHH}
  *   \h \H          hexadecimal digits there, blanks here: refused
  *   [a[bc]] [a&&b] sets of sets: refused
+ *   \C             a byte, here; would cut a character: refused
  * Steps are limited, so that a hostile pattern ends in an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "runtime/tokenizer_parts.h"
@@ -145,7 +146,7 @@ static enum err make(const char *name, const char *pattern, size_t bytes, bool l
 		e = translate(name, pattern, bytes, &text);
 	if (!e)
 		e = literal ? compile(name, pattern, bytes, PCRE2_LITERAL, r)
-			    : compile(name, bytes_text(&text), text.size, PCRE2_MULTILINE | PCRE2_UCP, r);
+			    : compile(name, bytes_text(&text), text.size, PCRE2_MULTILINE | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, r);
 	bytes_free(&text);
 	if (e) {
 		regex_destroy(r);
