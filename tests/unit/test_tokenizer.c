@@ -242,6 +242,7 @@ TEST(bad_tokenizer_json_is_refused_with_a_sentence)
 		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}}", "is wrong at byte 1" },
 		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\h\"}}}", "uses \\h" },
 		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}}}", "intersects sets" },
+		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\C\"}}}", "is wrong at byte" },
 		{ "{" MODEL_OF("") ", \"added_tokens\": [{\"content\": \"x\"}]}", "\"id\" is missing" },
 		{ "{" MODEL_OF("") ", \"added_tokens\": [{\"content\": \"x\", \"id\": 1}]}", "token id 1 is given twice" },
 		{ "{" MODEL_OF("") ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}}", "has the text 0 times" },
@@ -253,6 +254,7 @@ TEST(bad_tokenizer_json_is_refused_with_a_sentence)
 		struct tokenizer *t;
 		CHECK_ERR(tokenizer_open_json("t.json", cases[i].json, strlen(cases[i].json), &t), MODEL, cases[i].sentence);
 	}
+	CHECK_ERR(tokenizer_open_directory("/dev", &(struct tokenizer *){ NULL }), MODEL, "/dev: has no tokenizer.json");
 }
 
 TEST(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end)
