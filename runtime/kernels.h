@@ -35,9 +35,9 @@ struct kernels {
 	 * y (n, ldy) indexed by r as is. scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
 	void (*matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
 		       int64_t n, float *y, int64_t ldy, float *scratch);
-	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A run
-	 * is `run` columns (the last may be short). A non-finite product or one of magnitude >= 2^24 adds 0 and counts one in
-	 * bad[b] (the thread's own, n entries). */
+	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A
+	 * run is `run` columns (the last may be short). A non-finite product or one of magnitude >= 2^24 adds 0 and counts
+	 * one in bad[b] (the thread's own, n entries). */
 	void (*matmul_fixed)(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
 			     const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad,
 			     float *scratch);

@@ -1,5 +1,5 @@
 /* labels: unit
- * timeout: 120
+ * timeout: 240
  * A token is chosen the same on any number of ranks, from the set that top-k, top-p and min-p leave (found here from one
  * sorted array in long double), with the probabilities of the softmax over it. */
 #include "runtime/sampler.h"
@@ -207,10 +207,10 @@ TEST(cuts_at_ties_go_to_the_lower_ids)
 
 TEST(what_is_left_is_what_one_sorted_array_says)
 {
-	enum { DRAWS = 600 };
+	enum { DRAWS = 300 };
 	int32_t *one = room(DRAWS * sizeof *one), *many = room(DRAWS * sizeof *many);
 	int compared = 0;
-	for (int round = 0; round < 120; round++) {
+	for (int round = 0; round < 72; round++) {
 		float logits[16];
 		long double probability[MAX_VOCAB];
 		int n_vocab = 2 + (int)random_below(15), outside, missing = 0, seen[16] = { 0 };
@@ -235,10 +235,10 @@ TEST(what_is_left_is_what_one_sorted_array_says)
 		for (int i = 0; i < DRAWS; i++)
 			seen[one[i]]++;
 		for (int i = 0; i < n_vocab; i++)
-			missing += probability[i] > 0.02L && !seen[i];   /* 0.98^600 = 5e-6 */
+			missing += probability[i] > 0.04L && !seen[i];   /* 0.96^300 = 5e-6 */
 		CU_ASSERT_EQUAL(missing, 0);
 	}
-	CU_ASSERT(compared > 80);
+	CU_ASSERT(compared > 48);
 	free(one), free(many);
 }
 
@@ -292,7 +292,7 @@ TEST(ten_thousand_draws_are_the_same_on_any_number_of_ranks_and_follow_the_softm
 		}
 		int left = reference(logits, VOCAB, p, probability);
 		CHECK_OK(ask(1, logits, VOCAB, p, DRAWS, one));
-		/* Chi-square, upper 0.1 % points: 43.82 for 19 degrees of freedom, 31.26 for 11 (NIST handbook, 1.3.6.7.4). */
+		/* Chi-square, upper 0.1 % points: 43.82 for 19 degrees of freedom, 31.26 for 11 (NIST handbook). */
 		CU_ASSERT(left > 1 && left <= VOCAB);
 		CU_ASSERT(chi_square(one, DRAWS, probability, VOCAB, &outside) < (kind ? 31.26 : 43.82));
 		CU_ASSERT_EQUAL(outside, 0);
