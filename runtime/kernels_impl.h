@@ -230,7 +230,8 @@ INLINE int64_t to_fixed(float x)
 
 /* total[i] += fixed(v[i]), or misfits[i]++, for n values. Comparisons are done on the
  * bits, without branches, and n is not known at compile time: otherwise gcc makes scalar code. */
-static __attribute__((noinline)) void add_run(const float *restrict v, int64_t n, int64_t *restrict total, int64_t *restrict misfits)
+static __attribute__((noinline)) void add_run(const float *restrict v, int64_t n, int64_t *restrict total,
+					      int64_t *restrict misfits)
 {
 	for (int64_t i = 0; i < n; i++) {
 		uint32_t bits = to_bits(v[i]), fits = ((bits & 0x7fffffffu) - 0x4b800000u) >> 31;   /* |v| < 2^24, no NaN */

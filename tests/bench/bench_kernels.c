@@ -66,8 +66,8 @@ static void bench_matmul(const struct kernels *k, enum wtype type, int64_t n, in
 		rounds++;
 		used = used_us() - start;
 	} while (used < 200000);
-	printf("%-7s %-12s %-5s n=%-3d %8.2f GFLOP/s\n", k->name, fixed ? "matmul_fixed" : "matmul", wtypes[type].name, (int)n,
-	       2.0 * ROWS * COLS * (double)n * (double)rounds / (double)used / 1e3);
+	printf("%-7s %-12s %-5s n=%-3d %8.2f GFLOP/s\n", k->name, fixed ? "matmul_fixed" : "matmul", wtypes[type].name,
+	       (int)n, 2.0 * ROWS * COLS * (double)n * (double)rounds / (double)used / 1e3);
 	free(w.data), free(x), free(y), free(scratch), free(acc);
 }
 
