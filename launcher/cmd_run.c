@@ -151,7 +151,11 @@ static enum err body(struct comm *world, void *arg)
 	wish.planned = planned;
 	wish.loading = loading;
 	wish.arg = &run;
-	enum err e = place_gather(world, &place);
+	enum err e = job_can_run(r);
+	if (!e)
+		e = job_fits_alone(r, run.o);
+	if (!e)
+		e = place_gather(world, &place);
 	if (!e)
 		e = session_create(world, &wish, &place, &s);
 	progress_end(&run.progress);

@@ -25,6 +25,10 @@ int job_env_rank(void);
 enum err job_recipe(struct comm *world, const struct options *o, struct recipe **out);
 /* Not collective: as rank 0 makes it. */
 enum err job_recipe_here(const struct options *o, struct recipe **out);
+/* ERR_RECIPE for keys whose value this version cannot run. Not for plan: a plan may be made for other versions. */
+enum err job_can_run(const struct recipe *r);
+/* ERR_FIT when this is one process without mpirun or srun, but the layout wants more ranks; says what to type. */
+enum err job_fits_alone(const struct recipe *r, const struct options *o);
 /* What the recipe wishes of a session. model_path is borrowed from the recipe. */
 void job_wish(const struct recipe *r, struct session_wish *out);
 
