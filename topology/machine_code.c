@@ -72,8 +72,8 @@ static enum err decode_counts(struct reader *from, struct machine *m, int *has_l
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
 		int n = get_int(from);
 		if (!from->error && (n < counts[i].least || n > counts[i].most))
-			return ERR(WORK, "%s: a machine with %d %s, but there can be %d to %d", from->name, n, counts[i].what,
-				   counts[i].least, counts[i].most);
+			return ERR(WORK, "%s: a machine with %d %s, but there can be %d to %d", from->name, n,
+				   counts[i].what, counts[i].least, counts[i].most);
 		*counts[i].to = n;
 		need += (size_t)n * counts[i].bytes;
 	}
@@ -81,7 +81,8 @@ static enum err decode_counts(struct reader *from, struct machine *m, int *has_l
 	if (*has_links)
 		need += (size_t)m->n_devices * (size_t)m->n_devices * LINK_BYTES;
 	if (need > from->size - from->at)
-		return ERR(WORK, "%s: ends after %zu of the %zu bytes that a machine needs", from->name, from->size - from->at, need);
+		return ERR(WORK, "%s: ends after %zu of the %zu bytes that a machine needs", from->name,
+			   from->size - from->at, need);
 	return ERR_OK;
 }
 
@@ -119,7 +120,8 @@ static enum err decode(struct reader *from, struct machine *m)
 	uint32_t magic = reader_u32(from), version = reader_u32(from);
 	TRY(from->error);
 	if (magic != MAGIC || version != VERSION)
-		return ERR(WORK, "%s: is no machine of version %d (it starts with %08x, %u)", from->name, VERSION, magic, version);
+		return ERR(WORK, "%s: is no machine of version %d (it starts with %08x, %u)", from->name, VERSION, magic,
+			   version);
 	reader_string(from, m->host, sizeof m->host);
 	reader_string(from, m->cpu_model, sizeof m->cpu_model);
 	reader_string(from, m->source, sizeof m->source);
