@@ -20,7 +20,7 @@ struct recipe {
 		int64_t tp, pp, ep, dp, etp;
 		struct recipe_list pp_layers;
 		int tp_across_nodes;
-		int wire;
+		int wire;                      /* auto, exact */
 	} parallel;
 	struct {
 		int backend;                   /* cpu, cuda, auto */
@@ -50,19 +50,23 @@ struct recipe {
 		int with;                      /* auto, mpirun, srun */
 		int64_t nodes, ranks_per_node;
 		struct recipe_strings hosts;
-		struct { char *partition, *account, *time, *qos, *constraint, *modules, *gpus_per_node, *extra; int64_t mem_bytes; } slurm;
+		struct {
+			char *partition, *account, *time, *qos, *constraint, *modules, *gpus_per_node, *extra;
+			int64_t mem_bytes;
+		} slurm;
 	} launch;
 	struct { char *host; int64_t port; char *api_key_file, *endpoint_file; } serve;
 };
 
-/* Every key at its default. */
+/* Every key at its default. A text that is not given is "", never NULL. */
 enum err recipe_create(struct recipe **out);
 void recipe_destroy(struct recipe *r);
-/* YAML text; `name` is the file in sentences. Errors: ERR_RECIPE "name:line:column: key: found ..., allowed ...". On error the
- * recipe is as before. Relative model.path is taken from the recipe's directory by recipe_load. */
+/* YAML text; `name` is the file in sentences. Errors: ERR_RECIPE "name:line:column: key: found ..., allowed ...". On error
+ * the recipe is as before. recipe_load takes relative paths (every key of type path) from the recipe's directory; --set does
+ * not. */
 enum err recipe_parse(struct recipe *r, const char *name, const char *text, size_t bytes);
 enum err recipe_load(struct recipe *r, const char *path);
-/* "a.b=value"; sentences name it "--set a.b". */
+/* "a.b=value"; sentences name it "--set a.b". The value is text as it stands; a list is 1,2 or ["a", "b"]. */
 enum err recipe_set(struct recipe *r, const char *assignment);
 /* One key by name with a value in text, as --prompt style short forms use; `source` names it in sentences. */
 enum err recipe_set_value(struct recipe *r, const char *source, const char *key, const char *value);
@@ -74,6 +78,10 @@ void recipe_reference(struct bytes *to);
 void recipe_write(const struct recipe *r, struct bytes *to);
 int recipe_n_keys(void);
 const char *recipe_key(int i);                                   /* "parallel.tp" */
+const char *recipe_key_help(const char *key);                    /* its sentence; "" for an unknown key */
+void recipe_key_allowed(const char *key, struct bytes *to);       /* "auto or 1 to 4096 ranks" */
+/* A text in double quotes, as YAML and recipe_set's lists read it. */
+void recipe_quote(const char *text, struct bytes *to);
 /* Word of a choice key's current value: recipe_word(r, "runtime.isa") -> "avx2". */
 const char *recipe_word(const struct recipe *r, const char *key);
 

@@ -36,13 +36,16 @@ enum err comm_barrier(struct comm *c);
 enum err comm_bcast(struct comm *c, void *data, size_t bytes, int root);
 /* In place, n items. SUM of integers wraps. */
 enum err comm_allreduce(struct comm *c, void *data, size_t n, enum comm_type type, enum comm_op op);
-/* Part r of `to` (bytes[r] at offsets[r]) comes from rank r; `from` may be that rank's own part of `to`. */
+/* Part r of `to` (bytes[r] at offsets[r], alike on all ranks) comes from rank r; `from` may be that rank's own part of
+ * `to`. */
 enum err comm_allgather(struct comm *c, const void *from, void *to, const size_t *bytes, const size_t *offsets);
 /* `data` holds sum(counts) items on every rank; rank r gets the sum of its counts[r] items in `to`. */
 enum err comm_reduce_scatter_i64(struct comm *c, const int64_t *data, int64_t *to, const size_t *counts);
 /* Bytes to and from every rank. */
 enum err comm_alltoall(struct comm *c, const void *from, const size_t *from_bytes, const size_t *from_offsets,
 		       void *to, const size_t *to_bytes, const size_t *to_offsets);
+/* Messages of one sender with one tag (>= 0) arrive in their order. Up to 4 KiB a send goes on at once; a larger one may
+ * wait for its receiver. The receiver names the exact size. Nobody sends to itself. */
 enum err comm_send(struct comm *c, int to, int tag, const void *data, size_t bytes);
 enum err comm_recv(struct comm *c, int from, int tag, void *data, size_t bytes);
 /* Ranks of equal colour (>= 0), ordered by key, then by rank in c. The name is copied. *out is the caller's. */
@@ -75,9 +78,9 @@ int comm_mpi_is_started_by_launcher(void);   /* 1 under mpirun or srun, judged b
 const char *comm_mpi_version(void);
 
 /* --- in process (comm_inproc.c) --- */
-/* Runs body(world, arg) in n_ranks threads, each with its own rank of one world; node_of as in comm_set_nodes or NULL
- * (all on node 0). Returns the error of the lowest failing rank; a rank that returns early with an error makes the
- * others' calls fail with ERR_LOST instead of hanging. */
+/* Runs body(world, arg) in n_ranks threads (rank 0 is the caller's), each with its own rank of one world, which is not the
+ * body's to destroy; node_of as in comm_set_nodes or NULL (all on node 0). Returns the error of the lowest rank that failed
+ * by itself; a rank that returns early with an error makes the others' calls fail with ERR_LOST instead of hanging. */
 enum err comm_inproc_run(int n_ranks, const int *node_of, enum err (*body)(struct comm *world, void *arg), void *arg);
 
 #endif

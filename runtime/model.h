@@ -72,6 +72,13 @@ void model_shard_model(const struct model *m, struct shard_model *out);
  * all experts. */
 const struct tensor_info *model_tensor(const struct model *m, const struct weights *w, const struct arch_tensor *row,
 				       int64_t layer, int64_t expert, int *stacked);
+/* What of a row's tensors a shard holds. model_row_wanted: any of it, by stage (the embedding: on the first stage, and on
+ * the last too when the head is tied to it) and by what the model has. model_slice: which rows and columns of one layer's
+ * matrix (of each expert's, for experts; which experts: shard->experts); columns end on quantisation blocks, else
+ * ERR_BUG. */
+int model_row_wanted(const struct model *m, const struct arch_tensor *row, const struct shard *s);
+enum err model_slice(const struct model *m, const struct weights *w, const struct arch_tensor *row, const struct shard *s,
+		     int64_t layer, struct range *rows, struct range *cols);
 /* Bytes of weights that a shard holds (what the loader will read); pure in model, weights index and shard. */
 uint64_t model_shard_bytes(const struct model *m, const struct weights *w, const struct shard *s);
 

@@ -32,10 +32,13 @@ struct weights_format {
 	enum err (*open)(const char *path, struct weights *w);   /* fills w through weights_add_* */
 };
 extern const struct weights_format *const weights_formats[];     /* NULL-terminated */
+extern const struct weights_format weights_safetensors, weights_gguf_format;
 
 /* path: a model directory (model.safetensors, or model.safetensors.index.json with shards, or one .gguf), a
  * .safetensors file, or a .gguf file (also the first of a split: name-00001-of-00003.gguf). ERR_MODEL, one sentence. */
 enum err weights_open(const char *path, struct weights **out);
+/* The same by a given format, whatever the path looks like. */
+enum err weights_open_as(const struct weights_format *format, const char *path, struct weights **out);
 void weights_close(struct weights *w);
 const char *weights_format_name(const struct weights *w);
 struct gguf *weights_gguf(struct weights *w);                /* metadata, borrowed; NULL when not GGUF */
@@ -47,14 +50,20 @@ const struct tensor_info *weights_at(const struct weights *w, int64_t i);       
 /* Bytes [offset, offset+bytes) of a tensor, counted. */
 enum err weights_read(struct weights *w, const struct tensor_info *t, uint64_t offset, void *to, uint64_t bytes);
 uint64_t weights_read_bytes(const struct weights *w);        /* by weights_read */
-uint64_t weights_header_bytes(const struct weights *w);      /* by weights_open */
+uint64_t weights_header_bytes(const struct weights *w);      /* by weights_open, the index file included */
 
 /* For the formats' own files. */
 enum err weights_add_file(struct weights *w, const char *path, int *index);
 struct file *weights_file(struct weights *w, int index);
-/* Checks dimensions and place, and adds; name is copied. Duplicates are found by weights_seal. */
+/* What a tensor's type and dimensions need; refuses dimensions below 1, rows of broken blocks and products that
+ * overflow. `what` names file and tensor. */
+enum err weights_tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out);
+/* Checks name, dimensions and place, and adds; n_dims is 1..WEIGHTS_MAX_DIMS, name is copied. Duplicates are found by
+ * weights_seal. */
 enum err weights_add_tensor(struct weights *w, const struct tensor_info *t, const char *name, size_t name_bytes);
-enum err weights_seal(struct weights *w);                    /* duplicates, overlaps; builds the index */
+/* Duplicates, overlaps; builds the index. Called by weights_open, or before by a format that needs weights_find. */
+enum err weights_seal(struct weights *w);
 void weights_set_gguf(struct weights *w, struct gguf *g);    /* takes ownership */
+void weights_count_header(struct weights *w, uint64_t bytes);   /* header bytes that were not read through weights_file */
 
 #endif

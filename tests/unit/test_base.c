@@ -16,14 +16,14 @@ TEST(an_error_keeps_its_sentence_and_takes_context)
 	CU_ASSERT_STRING_EQUAL(err_sentence(), "tensor a has 3 rows");
 	err_context(ERR_MODEL, "file %s", "x");
 	CU_ASSERT_STRING_EQUAL(err_sentence(), "file x: tensor a has 3 rows");
-	ERR(IO, "again: %s", err_sentence());   /* the sentence may be an argument of the next */
+	(void)ERR(IO, "again: %s", err_sentence());   /* the sentence may be an argument of the next */
 	CU_ASSERT_STRING_EQUAL(err_sentence(), "again: file x: tensor a has 3 rows");
 	CU_ASSERT_EQUAL(err_exit_status(ERR_MODEL), 4);
 	CU_ASSERT_EQUAL(err_exit_status(ERR_REQUEUE), 75);
 	char longer[4 * ERR_SENTENCE_BYTES];
 	memset(longer, 'x', sizeof longer);
 	longer[sizeof longer - 1] = 0;
-	ERR(IO, "%s", longer);
+	(void)ERR(IO, "%s", longer);
 	err_context(ERR_IO, "%s", longer);
 	CU_ASSERT_EQUAL(strlen(err_sentence()), ERR_SENTENCE_BYTES - 1);
 }

@@ -1,0 +1,172 @@
+/* run: prompts in, text out. */
+#include "launcher/commands.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "launcher/npy.h"
+#include "launcher/prompts.h"
+#include "parallel/watch.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct run {
+	const struct options *o;
+	struct comm *world;
+	const struct recipe *recipe;
+	struct progress progress;
+	int loading;
+	struct tokenizer *tokenizer;      /* on rank 0, as the prompts */
+	struct prompts *prompts;
+};
+
+static void phase(void *arg, const char *name)
+{
+	(void)arg;
+	watch_phase("%s", name);
+}
+
+/* The machines, each kind once, and the plan. */
+static void planned(void *arg, const struct plan *p, const struct model *m, const struct place *place)
+{
+	struct run *run = arg;
+	struct bytes text = { 0 };
+	if (run->o->quiet)
+		return;
+	for (int i = 0; i < place->cluster.n_nodes; i++)
+		machine_print(&place->cluster.nodes[i], &text);
+	plan_print(p, m, &place->cluster, &text);
+	fputs(bytes_text(&text), stderr);
+	bytes_free(&text);
+}
+
+static void loading(void *arg, uint64_t done, uint64_t total)
+{
+	struct run *run = arg;
+	if (!run->loading) {
+		progress_start(&run->progress, "loading", (double)total, comm_rank(run->world) == 0 && !run->o->quiet);
+		run->loading = 1;
+	}
+	progress_update(&run->progress, (double)done);
+}
+
+static enum err read_prompts(struct run *run, struct weights *files, const struct model *m)
+{
+	struct gguf *g = weights_gguf(files);
+	if (g)
+		TRY(tokenizer_open_gguf(g, &run->tokenizer));
+	else
+		TRY(tokenizer_open_directory(weights_directory(files), &run->tokenizer));
+	int64_t n_tokens = tokenizer_n_tokens(run->tokenizer);
+	if (n_tokens > m->n_vocab)
+		return ERR(MODEL, "%s: the tokenizer has %lld tokens, the model's vocabulary only %lld", weights_directory(files),
+			   (long long)n_tokens, (long long)m->n_vocab);
+	return prompts_read(run->o, run->recipe, run->tokenizer, &run->prompts);
+}
+
+/* Prompts are read before anything is planned: they show how many sequences and pages are of use. */
+static enum err prepare(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan)
+{
+	struct run *run = arg;
+	int64_t need[2] = { 0, 0 };   /* sequences, pages */
+	int root = comm_rank(run->world) == 0;
+	TRY(comm_agree(run->world, root ? read_prompts(run, files, m) : ERR_OK));
+	for (int64_t i = 0; root && i < run->prompts->n; i++) {
+		const struct request *r = &run->prompts->requests[i];
+		need[0]++;
+		need[1] += (r->n_prompt + r->max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+	}
+	TRY(comm_bcast(run->world, need, sizeof need, 0));
+	if (plan->sequences > need[0])
+		plan->sequences = need[0];
+	plan->useful_pages = need[1];
+	return ERR_OK;
+}
+
+static enum err make_generation(const struct run *run, const struct session *s, struct generation *g)
+{
+	struct prompts *p = run->prompts;
+	if (!p)
+		return ERR_OK;
+	*g = (struct generation){ .requests = p->requests, .n_requests = p->n, .ignore_eos = run->recipe->generation.ignore_eos,
+				  .token = prompts_token, .arg = p };
+	if (!run->o->logits)
+		return ERR_OK;
+	return MEM_NEW((size_t)(p->requests[0].n_prompt * s->model.n_vocab), float, &g->all_logits);
+}
+
+static enum err report(const struct run *run, struct session *s, const struct generation *g, struct prompts *p,
+		       const struct grid_traffic *rows)
+{
+	if (run->o->logits)
+		TRY(npy_write(run->o->logits, g->all_logits, p->requests[0].n_prompt, s->model.n_vocab));
+	if (run->o->json) {
+		json_t *object;
+		TRY(report_run_json(s, g, rows, (const char *const *)p->texts, p->answers, &object));
+		enum err e = report_print_json(object);
+		json_decref(object);
+		TRY(e);
+	} else {
+		TRY(prompts_end(p));
+	}
+	if (!run->o->quiet) {
+		report_rates(s, g);
+		report_traffic(rows);
+	}
+	for (int64_t i = 0; i < g->n_requests; i++)
+		if (g->answers[i].finish == FINISH_ERROR)
+			return ERR(WORK, "prompt %lld: the model gave logits that are not numbers", (long long)i);
+	return ERR_OK;
+}
+
+static enum err run_prompts(struct run *run, struct session *s)
+{
+	struct generation g = { 0 };
+	struct grid_traffic rows[GRID_TRAFFIC_ROWS];
+	enum err e = make_generation(run, s, &g);
+	TRY_OR(free_all, e, comm_agree(run->world, e));
+	watch_phase("run");
+	TRY_OR(free_all, e, session_generate(s, &g));
+	TRY_OR(free_all, e, grid_traffic(s->grid, rows));
+	e = comm_agree(run->world, run->prompts ? report(run, s, &g, run->prompts, rows) : ERR_OK);
+free_all:
+	answers_free(g.answers, g.n_requests);
+	mem_free(g.all_logits);
+	return e;
+}
+
+static enum err body(struct comm *world, void *arg)
+{
+	struct run run = { .o = arg, .world = world };
+	struct recipe *r;
+	struct place place = { 0 };
+	struct session *s = NULL;
+	struct session_wish wish;
+	watch_phase("start");
+	TRY(job_recipe(world, run.o, &r));
+	run.recipe = r;
+	job_wish(r, &wish);
+	wish.phase = phase;
+	wish.prepare = prepare;
+	wish.planned = planned;
+	wish.loading = loading;
+	wish.arg = &run;
+	enum err e = place_gather(world, &place);
+	if (!e)
+		e = session_create(world, &wish, &place, &s);
+	progress_end(&run.progress);
+	if (!e)
+		e = run_prompts(&run, s);
+	if (e && s && s->broken) {   /* others may still wait inside a step */
+		LOG_RANK(ERROR, "%s", err_sentence());
+		comm_mpi_abort(err_exit_status(e));
+	}
+	prompts_destroy(run.prompts);
+	tokenizer_close(run.tokenizer);
+	session_destroy(s);
+	place_free(&place);
+	recipe_destroy(r);
+	return e;
+}
+
+enum err command_run(const struct options *o) { return job_run(body, (void *)(uintptr_t)o); }

@@ -1,0 +1,45 @@
+/* The commands: one function each, listed in main.c's table. */
+#ifndef SHARDRUN_LAUNCHER_COMMANDS_H
+#define SHARDRUN_LAUNCHER_COMMANDS_H
+
+#include "base/json.h"
+#include "launcher/options.h"
+#include "launcher/recipe.h"
+#include "parallel/comm.h"
+#include "runtime/plan.h"
+#include "runtime/session.h"
+
+enum err command_run(const struct options *o);
+enum err command_plan(const struct options *o);
+enum err command_topo(const struct options *o);
+enum err command_inspect(const struct options *o);
+
+/* --- what commands share (job.c) --- */
+
+/* Runs body(world, arg) on every rank: over MPI when mpirun or srun started this process, else on a world of one. Watches
+ * over the ranks of a job while it runs. Gives the error that all ranks agree on. */
+enum err job_run(enum err (*body)(struct comm *world, void *arg), void *arg);
+/* This process's rank as its launcher set it, 0 outside: for messages before MPI starts. */
+int job_env_rank(void);
+/* COLLECTIVE. Rank 0 makes the recipe from file, --model and --set; all get the same. *out is the caller's. */
+enum err job_recipe(struct comm *world, const struct options *o, struct recipe **out);
+/* Not collective: as rank 0 makes it. */
+enum err job_recipe_here(const struct options *o, struct recipe **out);
+/* What the recipe wishes of a session. model_path is borrowed from the recipe. */
+void job_wish(const struct recipe *r, struct session_wish *out);
+
+/* --- reports (report.c) --- */
+struct tokenizer;
+void report_rates(const struct session *s, const struct generation *g);                /* to stderr, on the head */
+void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
+/* The JSON object of `run`; *out is the caller's. texts[i] belongs to answer i; prompts may hold NULL. */
+enum err report_run_json(const struct session *s, const struct generation *g, const struct grid_traffic rows[GRID_TRAFFIC_ROWS],
+			 const char *const *prompts, const struct bytes *texts, json_t **out);
+enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);
+/* One JSON object and a newline on stdout. */
+enum err report_print_json(json_t *object);
+
+/* Command output. ERR_IO when stdout cannot be written (a closed pipe). */
+enum err print_out(const void *text, size_t bytes);
+
+#endif

@@ -1,0 +1,133 @@
+#include "launcher/commands.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "parallel/watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_RECIPE_BYTES = 1 << 20 };
+
+int job_env_rank(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		const char *value = getenv(names[i]);
+		if (value && *value)
+			return atoi(value);
+	}
+	return 0;
+}
+
+enum err job_recipe_here(const struct options *o, struct recipe **out)
+{
+	struct recipe *r;
+	enum err e;
+	TRY(recipe_create(&r));
+	if (o->recipe)
+		TRY_OR(destroy, e, recipe_load(r, o->recipe));
+	TRY_OR(destroy, e, options_apply(o, r));
+	if (!r->model.path || !*r->model.path) {
+		e = ERR(RECIPE, "%s: model.path is missing; it names a model directory or file", o->recipe ? o->recipe : "recipe");
+		goto destroy;
+	}
+	*out = r;
+	return ERR_OK;
+destroy:
+	recipe_destroy(r);
+	return e;
+}
+
+enum err job_recipe(struct comm *world, const struct options *o, struct recipe **out)
+{
+	struct recipe *r = NULL;
+	struct bytes text = { 0 };
+	enum err e = ERR_OK;
+	int root = comm_rank(world) == 0;
+	if (root)
+		e = job_recipe_here(o, &r);
+	if (root && !e) {
+		recipe_write(r, &text);
+		e = text.error;
+	}
+	TRY_OR(free_text, e, comm_agree(world, e));
+	void *data = text.data;
+	size_t bytes = text.size;
+	TRY_OR(free_text, e, comm_bcast_bytes(world, &data, &bytes, 0));
+	if (!root) {
+		e = recipe_create(&r);
+		if (!e)
+			e = recipe_parse(r, "the recipe of rank 0", data, bytes);
+		mem_free(data);
+	}
+	e = comm_agree(world, e);
+free_text:
+	bytes_free(&text);
+	if (e)
+		recipe_destroy(r);
+	else
+		*out = r;
+	return e;
+}
+
+void job_wish(const struct recipe *r, struct session_wish *w)
+{
+	struct layout *l = &w->plan.layout;
+	memset(w, 0, sizeof *w);
+	*l = (struct layout){ .tp = (int)r->parallel.tp, .pp = (int)r->parallel.pp, .ep = (int)r->parallel.ep,
+			      .dp = (int)r->parallel.dp, .etp = (int)r->parallel.etp, .n_stage_layers = r->parallel.pp_layers.n,
+			      .tp_across_nodes = r->parallel.tp_across_nodes };
+	for (int i = 0; i < l->n_stage_layers && i < LAYOUT_MAX_STAGES; i++)
+		l->stage_layers[i] = (int)r->parallel.pp_layers.items[i];
+	w->model_path = r->model.path;
+	w->isa = recipe_word(r, "runtime.isa");
+	w->pin = 1;
+	w->check_memory = 1;
+	w->plan.threads = (int)r->runtime.threads;
+	w->plan.step_tokens = r->runtime.step_tokens;
+	w->plan.sequences = r->runtime.sequences;
+	w->plan.context = r->runtime.context;
+	w->plan.kv_bytes = r->runtime.kv_bytes;
+	w->plan.kv_type = KV_F32;
+	for (int i = 0; i < KV_TYPE_COUNT; i++)
+		if (!strcmp(kv_type_names[i], recipe_word(r, "runtime.kv_type")))
+			w->plan.kv_type = (enum kv_type)i;
+}
+
+struct job {
+	enum err (*body)(struct comm *world, void *arg);
+	void *arg;
+};
+
+static enum err watched(struct comm *world, const struct job *j)
+{
+	struct comm *node = NULL;
+	char host[64] = "", prefix[96];
+	gethostname(host, sizeof host - 1);
+	snprintf(prefix, sizeof prefix, "rank %d %s", comm_rank(world), host);
+	log_set_identity(comm_rank(world), prefix);
+	TRY(comm_mpi_find_nodes(world));
+	TRY(comm_split(world, comm_node_of(world, comm_rank(world)), comm_rank(world), "node", &node));
+	enum err e = watch_start(node, comm_rank(world), host);
+	if (!e)
+		e = j->body(world, j->arg);
+	comm_destroy(node);
+	return e;
+}
+
+enum err job_run(enum err (*body)(struct comm *world, void *arg), void *arg)
+{
+	struct job j = { body, arg };
+	struct comm *world;
+	if (!comm_mpi_is_started_by_launcher())
+		return comm_inproc_run(1, NULL, body, arg);
+	watch_block_signals();
+	TRY(comm_mpi_start(NULL, NULL, &world));
+	enum err e = watched(world, &j);
+	watch_finish();
+	comm_mpi_finish(world);
+	return e;
+}

@@ -1,0 +1,443 @@
+/* Mixture of experts: two ways through a layer, with the same bits.
+ *
+ * Inside: every expert group lies in a tp group. Each rank applies the experts it holds to all tokens; one all-reduce over
+ * tp combines. When a tp group holds several expert groups (copies), they share the tokens out in turn.
+ *
+ * Dispatch: expert groups reach beyond a tp group. The attention output is reduce-scattered over tokens, so that each tp
+ * rank owns a run of rows (maybe none); each rank routes its rows, sends every row to the ranks that hold its experts, they
+ * return fixed-point sums, and the rows are gathered over tp again.
+ *
+ * Each (expert, run of columns) contribution is multiplied by its gate in float and then converted; all sums after that are
+ * exact, so neither the way nor the grouping shows in the result. */
+#include "runtime/stage.h"
+
+#include <string.h>
+
+/* A row that goes to another rank: this header, then C floats. */
+struct parcel {
+	int32_t row;          /* of the sender's batch */
+	int32_t n;            /* experts of the receiver that want it */
+	/* then int32 expert[k], float gate[k] */
+};
+
+/* Work for one local expert: rows and gates [begin, end) of the lists. */
+struct experts_room {
+	int inside, n_used;
+	int64_t n_experts, max_rows, max_own;   /* max_rows: that this rank's experts may see at once */
+	size_t parcel_bytes;
+
+	float *logits;         /* (threads, E) */
+	int32_t *chosen;       /* (B, k) experts of own rows, best first */
+	float *gates;          /* (B, k) */
+
+	int64_t *first;        /* (local experts + 1): where each one's part of the lists begins */
+	int32_t *list_row;     /* (max_rows * k) */
+	float *list_gate;
+	float *gathered;       /* (max_rows, C) */
+	float *gate, *up;      /* (max_rows, F/etp) */
+	int64_t *part;         /* (max_rows, C + 1) */
+	int64_t *bad;          /* (threads, max_rows) */
+
+	/* dispatch only */
+	unsigned char *out_parcels, *in_parcels;
+	int64_t *own_acc;      /* (max_own, C + 1) */
+	int64_t *in_acc;       /* (max_rows, C + 1): what this rank's experts give for the rows it received */
+	int64_t *back;         /* (out parcels, C + 1): what came back for own rows */
+	size_t *sizes;         /* 8 arrays of the group's size */
+};
+
+struct experts_sizes {
+	int64_t k, B, C, E, F, own, rows, out, group, local;
+	size_t parcel;
+	int inside;
+};
+
+static struct experts_sizes sizes_of(const struct model *m, const struct layout *l, const struct shard *s,
+				     const struct stage_limits *limits)
+{
+	struct experts_sizes z = { .k = m->n_expert_used, .B = limits->step_tokens, .C = m->n_embd, .E = m->n_expert,
+				   .F = range_size(s->expert_ffn), .group = l->ep * l->etp, .local = range_size(s->experts) };
+	z.inside = layout_experts_inside_tp(l);
+	z.own = z.inside ? z.B : (z.B + l->tp - 1) / l->tp;
+	z.rows = z.inside ? z.B : z.group * z.own;
+	z.out = z.inside ? 0 : z.own * (z.k < l->ep ? z.k : l->ep) * l->etp;
+	z.parcel = size_round_up(sizeof(struct parcel) + (size_t)z.k * 8, 64) + (size_t)z.C * sizeof(float);
+	return z;
+}
+
+#define ROOM(X, z, n_threads)                                               \
+	X(logits, (n_threads) * (z).E * 4)                                  \
+	X(chosen, (z).B * (z).k * 4)                                        \
+	X(gates, (z).B * (z).k * 4)                                         \
+	X(first, ((z).local + 1) * 8)                                       \
+	X(list_row, (z).rows * (z).k * 4)                                   \
+	X(list_gate, (z).rows * (z).k * 4)                                  \
+	X(gathered, (z).rows * (z).C * 4)                                   \
+	X(gate, (z).rows * (z).F * 4)                                       \
+	X(up, (z).rows * (z).F * 4)                                         \
+	X(part, (z).rows * ((z).C + 1) * 8)                                 \
+	X(bad, (z).rows * (n_threads) * 8)                                  \
+	X(out_parcels, (z).out * (int64_t)(z).parcel)                       \
+	X(in_parcels, ((z).inside ? 0 : (z).rows) * (int64_t)(z).parcel)    \
+	X(own_acc, ((z).inside ? 0 : (z).own) * ((z).C + 1) * 8)            \
+	X(in_acc, ((z).inside ? 0 : (z).rows) * ((z).C + 1) * 8)            \
+	X(back, (z).out * ((z).C + 1) * 8)                                  \
+	X(sizes, (z).group * 8 * (int64_t)sizeof(size_t))
+
+uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
+			    int n_threads)
+{
+	struct experts_sizes z = sizes_of(m, l, s, limits);
+	int64_t bytes = 0;
+#define X(name, size) bytes += (size) + 63;
+	ROOM(X, z, n_threads)
+#undef X
+	return (uint64_t)bytes;
+}
+
+enum err experts_create(struct stage *s)
+{
+	struct experts_sizes z = sizes_of(s->m, &s->grid->layout, &s->shard, &s->limits);
+	struct experts_room *r;
+	int n_threads = pool_threads(s->pool);
+	TRY(ARENA_NEW(s->arena, 1, struct experts_room, &r));
+	r->inside = z.inside;
+	r->n_used = (int)z.k;
+	r->n_experts = z.local;
+	r->max_rows = z.rows;
+	r->max_own = z.own;
+	r->parcel_bytes = z.parcel;
+#define X(name, size) TRY(arena_alloc(s->arena, (size_t)(size), 1, &r->name));
+	ROOM(X, z, n_threads)
+#undef X
+	s->experts = r;
+	return ERR_OK;
+}
+
+struct region {
+	struct stage *s;
+	const struct layer_weights *w;
+	int64_t begin, end;                    /* rows of the batch */
+	int64_t expert, first, n;              /* a local expert and its part of the lists */
+	const unsigned char *in;               /* rows (., C) with this stride in bytes */
+	size_t in_stride;
+	int64_t *acc;                          /* (., C + 1) */
+};
+
+/* --- routing --- */
+
+/* Norm, router and choice of experts for rows [begin, end). */
+static void route_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t begin, end, C = s->m->n_embd, E = s->m->n_expert, k = room->n_used;
+	float *logits = room->logits + thread * E;
+	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = r->begin + begin; b < r->begin + end; b++) {
+		float *h = s->h + b * C;
+		s->k->rms_norm(s->x + b * C, r->w->vector[SLOT_FFN_NORM], s->m->norm_eps, C, h);
+		s->k->matmul(&r->w->w[SLOT_ROUTER], 0, E, NULL, h, C, 1, logits, E, s->scratch[thread]);
+		s->k->route(logits, E, k, room->chosen + b * k, room->gates + b * k);
+	}
+}
+
+/* --- applying experts to rows --- */
+
+static void count_item(struct experts_room *room, int64_t expert) { room->first[expert + 1]++; }
+
+static void clear_lists(struct experts_room *room)
+{
+	memset(room->first, 0, (size_t)(room->n_experts + 1) * sizeof *room->first);
+}
+
+/* After counting: first[e + 1] becomes the begin of e's part, and moves to its end as items are put. */
+static void lay_out_lists(struct experts_room *room)
+{
+	int64_t at = 0;
+	for (int64_t e = 0; e < room->n_experts; e++) {
+		int64_t n = room->first[e + 1];
+		room->first[e + 1] = at;
+		at += n;
+	}
+}
+
+static void put_item(struct experts_room *room, int64_t expert, int32_t row, float gate)
+{
+	int64_t at = room->first[expert + 1]++;
+	room->list_row[at] = row;
+	room->list_gate[at] = gate;
+}
+
+static struct weight one_expert(const struct weight *stacked, int64_t n_experts, int64_t expert)
+{
+	struct weight w = *stacked;
+	w.rows = stacked->rows / n_experts;
+	w.data = stacked->data + expert * w.rows * w.row_bytes;
+	return w;
+}
+
+static void gather_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	int64_t begin, end, C = r->s->m->n_embd;
+	pool_part(r->n, 1, thread, n_threads, &begin, &end);
+	for (int64_t i = begin; i < end; i++) {
+		int64_t row = r->s->experts->list_row[r->first + i];
+		memcpy(r->s->experts->gathered + i * C, r->in + (size_t)row * r->in_stride, (size_t)C * sizeof(float));
+	}
+}
+
+static void expert_up_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
+	struct weight gate = one_expert(&r->w->w[SLOT_EXPERT_GATE], room->n_experts, r->expert);
+	struct weight up = one_expert(&r->w->w[SLOT_EXPERT_UP], room->n_experts, r->expert);
+	pool_part(F, 1, thread, n_threads, &begin, &end);
+	s->k->matmul(&gate, begin, end, NULL, room->gathered, C, r->n, room->gate, F, s->scratch[thread]);
+	s->k->matmul(&up, begin, end, NULL, room->gathered, C, r->n, room->up, F, s->scratch[thread]);
+	for (int64_t i = 0; i < r->n; i++)
+		s->k->silu_mul(room->gate + i * F + begin, room->up + i * F + begin, end - begin);
+}
+
+static void expert_down_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
+	int64_t *bad = room->bad + thread * room->max_rows;
+	struct weight down = one_expert(&r->w->w[SLOT_EXPERT_DOWN], room->n_experts, r->expert);
+	pool_part(C, 1, thread, n_threads, &begin, &end);
+	memset(bad, 0, (size_t)r->n * sizeof *bad);
+	for (int64_t i = 0; i < r->n; i++)
+		memset(room->part + i * (C + 1) + begin, 0, (size_t)(end - begin) * sizeof *room->part);
+	s->k->matmul_fixed(&down, begin, end, s->m->ffn_run, room->list_gate + r->first, room->gate, F, r->n, room->part, C + 1,
+			   bad, s->scratch[thread]);
+	for (int64_t i = 0; i < r->n; i++) {
+		int64_t *to = r->acc + room->list_row[r->first + i] * (C + 1);
+		for (int64_t c = begin; c < end; c++)
+			to[c] += room->part[i * (C + 1) + c];
+	}
+}
+
+/* acc (., C + 1) += what this rank's experts give for the rows that the lists name. */
+static void apply_experts(struct stage *s, const struct layer_weights *w, const void *in, size_t in_stride, int64_t *acc)
+{
+	struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd;
+	struct region r = { .s = s, .w = w, .in = in, .in_stride = in_stride, .acc = acc };
+	for (int64_t e = 0, first = 0; e < room->n_experts; first = room->first[++e]) {
+		r.expert = e;
+		r.first = first;
+		r.n = room->first[e + 1] - first;
+		if (r.n == 0)
+			continue;
+		pool_run(s->pool, gather_part, &r);
+		pool_run(s->pool, expert_up_part, &r);
+		pool_run(s->pool, expert_down_part, &r);
+		for (int t = 0; t < pool_threads(s->pool); t++)
+			for (int64_t i = 0; i < r.n; i++)
+				acc[room->list_row[first + i] * (C + 1) + C] += room->bad[t * room->max_rows + i];
+	}
+}
+
+/* --- inside the tp group --- */
+
+static enum err forward_inside(struct stage *s, const struct layer_weights *w)
+{
+	struct experts_room *room = s->experts;
+	const struct layout *l = &s->grid->layout;
+	int copies = l->tp / (l->ep * l->etp), mine = s->grid->me.tp / (l->ep * l->etp);
+	struct range held = s->shard.experts;
+	TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS]));
+	pool_run(s->pool, route_part, &(struct region){ .s = s, .w = w, .begin = 0, .end = s->n_rows });
+	clear_lists(room);
+	for (int pass = 0; pass < 2; pass++) {
+		for (int64_t i = 0; i < s->n_rows * room->n_used; i++) {
+			int64_t row = i / room->n_used, e = room->chosen[i];
+			if (row % copies != mine || e < held.begin || e >= held.end)
+				continue;
+			if (pass == 0)
+				count_item(room, e - held.begin);
+			else
+				put_item(room, e - held.begin, (int32_t)row, room->gates[i]);
+		}
+		if (pass == 0)
+			lay_out_lists(room);
+	}
+	stage_clear_acc(s, s->acc, s->n_rows);
+	apply_experts(s, w, s->h, (size_t)s->m->n_embd * sizeof(float), s->acc);
+	return stage_reduce_into_x(s, NULL);
+}
+
+/* --- dispatch --- */
+
+static void add_own_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, C = s->m->n_embd;
+	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
+	for (int64_t i = begin; i < end; i++) {
+		const int64_t *acc = r->acc + i * (C + 1);
+		s->k->add_fixed(s->x + (r->begin + i) * C, acc, acc[C], r->w ? r->w->vector[SLOT_O_BIAS] : NULL, C);
+	}
+}
+
+/* Sums the attention output over tp; this rank gets the rows that it owns. */
+static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
+{
+	size_t counts[MEMBER_MAX_CORES];
+	int64_t C = s->m->n_embd;
+	for (int t = 0; t < s->grid->layout.tp; t++)
+		counts[t] = (size_t)(range_size(range_part(s->n_rows, 1, s->grid->layout.tp, t)) * (C + 1));
+	TRY(comm_reduce_scatter_i64(s->grid->axis[AXIS_TP], s->acc, s->experts->own_acc, counts));
+	pool_run(s->pool, add_own_part, &(struct region){ .s = s, .w = w, .begin = own.begin, .end = own.end,
+							  .acc = s->experts->own_acc });
+	return ERR_OK;
+}
+
+static void fill_parcel(struct stage *s, unsigned char *to, int64_t row, int owner)
+{
+	struct experts_room *room = s->experts;
+	struct shard_model sm;
+	struct parcel head = { .row = (int32_t)row };
+	int64_t k = room->n_used, C = s->m->n_embd;
+	int32_t *experts = (int32_t *)(void *)(to + sizeof head);
+	float *gates = (float *)(void *)(experts + k);
+	model_shard_model(s->m, &sm);
+	for (int64_t i = row * k; i < (row + 1) * k; i++) {
+		if (shard_expert_owner(&sm, &s->grid->layout, room->chosen[i]) != owner)
+			continue;
+		experts[head.n] = room->chosen[i];
+		gates[head.n++] = room->gates[i];
+	}
+	memcpy(to, &head, sizeof head);
+	memcpy(to + room->parcel_bytes - (size_t)C * sizeof(float), s->h + row * C, (size_t)C * sizeof(float));
+}
+
+static int row_wants(const struct stage *s, const struct shard_model *sm, int64_t row, int owner)
+{
+	const int32_t *chosen = s->experts->chosen + row * s->experts->n_used;
+	for (int i = 0; i < s->experts->n_used; i++)
+		if (shard_expert_owner(sm, &s->grid->layout, chosen[i]) == owner)
+			return 1;
+	return 0;
+}
+
+/* Parcels of own rows, ordered by receiver, then row. counts[receiver]; gives the number of all. */
+static int64_t pack_parcels(struct stage *s, struct range own, size_t *counts)
+{
+	struct experts_room *room = s->experts;
+	const struct layout *l = &s->grid->layout;
+	struct shard_model sm;
+	int64_t n = 0;
+	model_shard_model(s->m, &sm);
+	for (int to = 0; to < l->ep * l->etp; to++) {
+		int64_t before = n;
+		for (int64_t row = own.begin; row < own.end; row++)
+			if (row_wants(s, &sm, row, to / l->etp))
+				fill_parcel(s, room->out_parcels + (size_t)n++ * room->parcel_bytes, row, to / l->etp);
+		counts[to] = (size_t)(n - before);
+	}
+	return n;
+}
+
+/* The lists of what this rank's experts have to do for n received parcels. */
+static enum err list_parcels(struct stage *s, int64_t n)
+{
+	struct experts_room *room = s->experts;
+	struct range held = s->shard.experts;
+	clear_lists(room);
+	for (int pass = 0; pass < 2; pass++) {
+		for (int64_t i = 0; i < n; i++) {
+			const unsigned char *p = room->in_parcels + (size_t)i * room->parcel_bytes;
+			struct parcel head;
+			memcpy(&head, p, sizeof head);
+			const int32_t *experts = (const int32_t *)(const void *)(p + sizeof head);
+			const float *gates = (const float *)(const void *)(experts + room->n_used);
+			for (int32_t j = 0; j < head.n; j++) {
+				if (experts[j] < held.begin || experts[j] >= held.end)
+					return ERR(BUG, "a row came for expert %d, but this rank holds %lld to %lld", experts[j],
+						   (long long)held.begin, (long long)held.end - 1);
+				if (pass == 0)
+					count_item(room, experts[j] - held.begin);
+				else
+					put_item(room, experts[j] - held.begin, (int32_t)i, gates[j]);
+			}
+		}
+		if (pass == 0)
+			lay_out_lists(room);
+	}
+	return ERR_OK;
+}
+
+static void sizes_and_offsets(const size_t *counts, int n, size_t unit, size_t *bytes, size_t *offsets)
+{
+	size_t at = 0;
+	for (int i = 0; i < n; i++) {
+		bytes[i] = counts[i] * unit;
+		offsets[i] = at;
+		at += bytes[i];
+	}
+}
+
+static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
+{
+	struct experts_room *room = s->experts;
+	const struct layout *l = &s->grid->layout;
+	struct comm *group = s->grid->axis[AXIS_EP];
+	int n_group = l->ep * l->etp;
+	int64_t C = s->m->n_embd, n_in = 0;
+	size_t acc_bytes = (size_t)(C + 1) * sizeof(int64_t);
+	size_t *z = room->sizes, *out_counts = z, *in_counts = z + n_group;
+	size_t *out_bytes = z + 2 * n_group, *out_offsets = z + 3 * n_group;
+	size_t *in_bytes = z + 4 * n_group, *in_offsets = z + 5 * n_group;
+	size_t *eights = z + 6 * n_group, *eight_offsets = z + 7 * n_group;
+	struct range own = range_part(s->n_rows, 1, l->tp, s->grid->me.tp);
+
+	TRY(scatter_attention(s, w, own));
+	pool_run(s->pool, route_part, &(struct region){ .s = s, .w = w, .begin = own.begin, .end = own.end });
+	int64_t n_out = pack_parcels(s, own, out_counts);
+
+	for (int i = 0; i < n_group; i++)
+		eights[i] = sizeof(size_t), eight_offsets[i] = (size_t)i * sizeof(size_t);
+	TRY(comm_alltoall(group, out_counts, eights, eight_offsets, in_counts, eights, eight_offsets));
+	for (int i = 0; i < n_group; i++)
+		n_in += (int64_t)in_counts[i];
+	if (n_in > room->max_rows)
+		return ERR(BUG, "%lld rows came for the experts of this rank, room for %lld", (long long)n_in,
+			   (long long)room->max_rows);
+	sizes_and_offsets(out_counts, n_group, room->parcel_bytes, out_bytes, out_offsets);
+	sizes_and_offsets(in_counts, n_group, room->parcel_bytes, in_bytes, in_offsets);
+	TRY(comm_alltoall(group, room->out_parcels, out_bytes, out_offsets, room->in_parcels, in_bytes, in_offsets));
+
+	TRY(list_parcels(s, n_in));
+	memset(room->in_acc, 0, (size_t)n_in * acc_bytes);
+	apply_experts(s, w, room->in_parcels + room->parcel_bytes - (size_t)C * sizeof(float), room->parcel_bytes, room->in_acc);
+
+	sizes_and_offsets(out_counts, n_group, acc_bytes, out_bytes, out_offsets);
+	sizes_and_offsets(in_counts, n_group, acc_bytes, in_bytes, in_offsets);
+	TRY(comm_alltoall(group, room->in_acc, in_bytes, in_offsets, room->back, out_bytes, out_offsets));
+
+	memset(room->own_acc, 0, (size_t)range_size(own) * acc_bytes);
+	for (int64_t i = 0; i < n_out; i++) {
+		struct parcel head;
+		memcpy(&head, room->out_parcels + (size_t)i * room->parcel_bytes, sizeof head);
+		int64_t *to = room->own_acc + (head.row - own.begin) * (C + 1);
+		for (int64_t c = 0; c <= C; c++)
+			to[c] += room->back[i * (C + 1) + c];
+	}
+	pool_run(s->pool, add_own_part, &(struct region){ .s = s, .begin = own.begin, .end = own.end, .acc = room->own_acc });
+	return stage_gather_x(s, C);
+}
+
+enum err experts_forward(struct stage *s, const struct layer_weights *w)
+{
+	return s->experts->inside ? forward_inside(s, w) : forward_dispatch(s, w);
+}

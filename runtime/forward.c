@@ -1,0 +1,381 @@
+/* The forward pass of one step over one stage: the same code for every layout.
+ *
+ *   embed (vocabulary-parallel) or receive  ->  layers  ->  send, or final norm, head and sampling
+ *
+ * A layer on a rank: norm; its heads of q, k, v; rope; store k, v in pages; attention of its heads; its columns of the
+ * output product as fixed-point partial sums; all-reduce over tp; residual. Then the same shape for the FFN, or the
+ * experts. Sums that cross ranks are exact (64-bit integers), so the layout cannot change a bit.
+ *
+ * Every parallel region below is one pool_run: its function gets the region's arguments and its own part. */
+#include "runtime/stage.h"
+
+#include "runtime/rope.h"
+
+#include <string.h>
+
+struct region {
+	struct stage *s;
+	const struct layer_weights *w;
+	const struct kv_layer *kv;
+	const struct weight *matrix;
+	const float *vector;       /* norm weights or a bias */
+	const float *in;
+	int64_t in_stride, run, n;
+	int64_t *acc;
+};
+
+static int64_t q_width(const struct stage *s) { return range_size(s->shard.heads) * s->m->n_head_dim; }
+static int64_t kv_width(const struct stage *s) { return range_size(s->shard.kv_heads) * s->m->n_head_dim; }
+
+/* --- batch --- */
+
+static void angles_part(void *arg, int thread, int n_threads)
+{
+	struct stage *s = ((struct region *)arg)->s;
+	int64_t begin, end, half = s->m->n_head_dim / 2;
+	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++)
+		rope_angles(s->rope_freq, half, s->rows[b].pos, s->rope_cos + b * half, s->rope_sin + b * half);
+}
+
+static void gather_rows(struct stage *s, const struct step *step)
+{
+	s->n_rows = 0;
+	for (int32_t i = 0; i < step->n_slices; i++) {
+		const struct slice *sl = &step->slices[i];
+		if (sl->replica != s->grid->me.dp)
+			continue;
+		for (int32_t t = 0; t < sl->n_tokens; t++)
+			s->rows[s->n_rows++] = (struct batch_row){ .token = step->tokens[sl->first_token + t],
+				.pos = sl->pos + t, .pages = step->pages + sl->first_page };
+	}
+	pool_run(s->pool, angles_part, &(struct region){ .s = s });
+}
+
+/* --- beginning and end of a stage --- */
+
+static void embed_part(void *arg, int thread, int n_threads)
+{
+	struct stage *s = ((struct region *)arg)->s;
+	int64_t begin, end, C = s->m->n_embd;
+	struct range vocab = s->shard.vocab;
+	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++) {
+		int64_t id = s->rows[b].token;
+		if (id >= vocab.begin && id < vocab.end)
+			s->k->widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
+		else
+			memset(s->x + b * C, 0, (size_t)C * sizeof(float));
+	}
+}
+
+/* One tp rank has the row, the others have zeros: the sum of the bits is the row. */
+static enum err embed(struct stage *s)
+{
+	pool_run(s->pool, embed_part, &(struct region){ .s = s });
+	return comm_allreduce(s->grid->axis[AXIS_TP], s->x, (size_t)(s->n_rows * s->m->n_embd), COMM_U32, COMM_SUM);
+}
+
+/* Each tp rank moves its part of x, so a byte crosses the network once; the receiver gathers inside its node. */
+static enum err send_on(struct stage *s)
+{
+	struct range part = range_part(s->n_rows * s->m->n_embd, 1, s->grid->layout.tp, s->grid->me.tp);
+	if (range_size(part) == 0)
+		return ERR_OK;
+	return comm_send(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->x + part.begin, (size_t)range_size(part) * 4);
+}
+
+enum err stage_gather_x(struct stage *s, int64_t unit)
+{
+	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	int tp = s->grid->layout.tp;
+	int64_t n = s->n_rows * s->m->n_embd;
+	if (tp == 1 || n == 0)
+		return ERR_OK;
+	for (int t = 0; t < tp; t++) {
+		struct range r = range_part(n, unit, tp, t);
+		bytes[t] = (size_t)range_size(r) * 4;
+		offsets[t] = (size_t)r.begin * 4;
+	}
+	return comm_allgather(s->grid->axis[AXIS_TP], (char *)s->x + offsets[s->grid->me.tp], s->x, bytes, offsets);
+}
+
+static enum err receive(struct stage *s)
+{
+	struct range part = range_part(s->n_rows * s->m->n_embd, 1, s->grid->layout.tp, s->grid->me.tp);
+	if (range_size(part))
+		TRY(comm_recv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->x + part.begin, (size_t)range_size(part) * 4));
+	return stage_gather_x(s, 1);
+}
+
+/* --- attention --- */
+
+static void norm_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, C = s->m->n_embd;
+	pool_part(r->n, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++)
+		s->k->rms_norm(r->in + b * C, r->vector, s->m->norm_eps, C, s->h + b * C);
+}
+
+static void qkv_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t C = s->m->n_embd;
+	const struct { enum slot w, bias; float *out; int64_t width; } parts[] = {
+		{ SLOT_Q, SLOT_Q_BIAS, s->q, q_width(s) },
+		{ SLOT_K, SLOT_K_BIAS, s->key, kv_width(s) },
+		{ SLOT_V, SLOT_V_BIAS, s->value, kv_width(s) },
+	};
+	for (int i = 0; i < 3; i++) {
+		int64_t begin, end;
+		pool_part(parts[i].width, 1, thread, n_threads, &begin, &end);
+		s->k->matmul(&r->w->w[parts[i].w], begin, end, r->w->vector[parts[i].bias], s->h, C, s->n_rows, parts[i].out,
+			     parts[i].width, s->scratch[thread]);
+	}
+}
+
+static void rope_and_store_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, D = s->m->n_head_dim, half = D / 2;
+	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++) {
+		const float *cos = s->rope_cos + b * half, *sin = s->rope_sin + b * half;
+		float *key = s->key + b * kv_width(s);
+		s->k->rope(s->q + b * q_width(s), range_size(s->shard.heads), D, cos, sin, s->m->rope_interleaved);
+		s->k->rope(key, range_size(s->shard.kv_heads), D, cos, sin, s->m->rope_interleaved);
+		s->k->kv_store(r->kv, s->rows[b].pages, s->rows[b].pos, key, s->value + b * kv_width(s));
+	}
+}
+
+/* Items are (row, head), dealt in turn: neighbours have like lengths, so the threads end together. */
+static void attention_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t n_head = range_size(s->shard.heads), D = s->m->n_head_dim, group = s->m->n_head / s->m->n_kv_head;
+	float scale = (float)(1.0 / __builtin_sqrt((double)D));
+	for (int64_t i = thread; i < s->n_rows * n_head; i += n_threads) {
+		int64_t b = i / n_head, h = i % n_head;
+		int64_t kv_head = (s->shard.heads.begin + h) / group - s->shard.kv_heads.begin;
+		s->k->attention(r->kv, s->rows[b].pages, kv_head, s->rows[b].pos, s->m->window, scale, s->q + i * D,
+				s->attn + i * D);
+	}
+}
+
+void stage_clear_acc(struct stage *s, int64_t *acc, int64_t n)
+{
+	memset(acc, 0, (size_t)(n * (s->m->n_embd + 1)) * sizeof *acc);
+	memset(s->bad, 0, (size_t)(s->limits.step_tokens * pool_threads(s->pool)) * sizeof *s->bad);
+}
+
+void stage_fold_bad(struct stage *s, int64_t *acc, int64_t n)
+{
+	int64_t C = s->m->n_embd;
+	for (int t = 0; t < pool_threads(s->pool); t++)
+		for (int64_t b = 0; b < n; b++)
+			acc[b * (C + 1) + C] += s->bad[t * s->limits.step_tokens + b];
+}
+
+static void fixed_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, C = s->m->n_embd;
+	pool_part(C, 1, thread, n_threads, &begin, &end);
+	s->k->matmul_fixed(r->matrix, begin, end, r->run, NULL, r->in, r->in_stride, s->n_rows, s->acc, C + 1,
+			   s->bad + thread * s->limits.step_tokens, s->scratch[thread]);
+}
+
+/* acc = this rank's share of W in, in fixed point. */
+static void partial_product(struct stage *s, const struct weight *w, const float *in, int64_t in_stride, int64_t run)
+{
+	stage_clear_acc(s, s->acc, s->n_rows);
+	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .in = in, .in_stride = in_stride, .run = run });
+	stage_fold_bad(s, s->acc, s->n_rows);
+}
+
+static void residual_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, C = s->m->n_embd;
+	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++)
+		s->k->add_fixed(s->x + b * C, s->acc + b * (C + 1), s->acc[b * (C + 1) + C], r->vector, C);
+}
+
+/* x += the sum over tp of acc (+ bias). */
+enum err stage_reduce_into_x(struct stage *s, const float *bias)
+{
+	TRY(comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM));
+	pool_run(s->pool, residual_part, &(struct region){ .s = s, .vector = bias });
+	return ERR_OK;
+}
+
+static void attention(struct stage *s, const struct layer_weights *w, const struct kv_layer *kv)
+{
+	struct region r = { .s = s, .w = w, .kv = kv, .vector = w->vector[SLOT_ATTN_NORM], .in = s->x, .n = s->n_rows };
+	pool_run(s->pool, norm_part, &r);
+	pool_run(s->pool, qkv_part, &r);
+	pool_run(s->pool, rope_and_store_part, &r);
+	pool_run(s->pool, attention_part, &r);
+	partial_product(s, &w->w[SLOT_O], s->attn, q_width(s), s->m->head_run * s->m->n_head_dim);
+}
+
+/* --- dense FFN --- */
+
+static void gate_up_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, F = range_size(s->shard.ffn), C = s->m->n_embd;
+	pool_part(F, 1, thread, n_threads, &begin, &end);
+	s->k->matmul(&r->w->w[SLOT_GATE], begin, end, r->w->vector[SLOT_GATE_BIAS], s->h, C, s->n_rows, s->gate, F,
+		     s->scratch[thread]);
+	s->k->matmul(&r->w->w[SLOT_UP], begin, end, r->w->vector[SLOT_UP_BIAS], s->h, C, s->n_rows, s->up, F,
+		     s->scratch[thread]);
+	for (int64_t b = 0; b < s->n_rows; b++)
+		s->k->silu_mul(s->gate + b * F + begin, s->up + b * F + begin, end - begin);
+}
+
+static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
+{
+	struct region r = { .s = s, .w = w, .vector = w->vector[SLOT_FFN_NORM], .in = s->x, .n = s->n_rows };
+	pool_run(s->pool, norm_part, &r);
+	pool_run(s->pool, gate_up_part, &r);
+	partial_product(s, &w->w[SLOT_DOWN], s->gate, range_size(s->shard.ffn), s->m->ffn_run);
+	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS]);
+}
+
+static enum err layers(struct stage *s)
+{
+	for (int64_t i = 0; i < range_size(s->shard.layers); i++) {
+		const struct layer_weights *w = &s->weights->layers[i];
+		attention(s, w, &s->kv[i]);
+		if (s->m->n_expert) {
+			TRY(experts_forward(s, w));
+		} else {
+			TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS]));
+			TRY(dense_ffn(s, w));
+		}
+	}
+	return ERR_OK;
+}
+
+/* --- head and sampling --- */
+
+static void head_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, V = range_size(s->shard.vocab), C = s->m->n_embd;
+	pool_part(V, 1, thread, n_threads, &begin, &end);
+	s->k->matmul(&s->weights->head, begin, end, NULL, s->h, C, r->n, s->logits, V, s->scratch[thread]);
+}
+
+/* logits (n, V/tp) of rows [first, first + n) of `in` (., C). */
+static void head(struct stage *s, const float *in, int64_t n)
+{
+	struct region r = { .s = s, .vector = s->weights->final_norm, .in = in, .n = n };
+	pool_run(s->pool, norm_part, &r);
+	pool_run(s->pool, head_part, &r);
+}
+
+/* The last row of every slice that samples, moved to the front of x; its slices in `of`. */
+static int64_t pick_rows(struct stage *s, const struct step *step)
+{
+	int64_t C = s->m->n_embd, row = 0, n = 0;
+	for (int32_t i = 0; i < step->n_slices; i++) {
+		const struct slice *sl = &step->slices[i];
+		if (sl->replica != s->grid->me.dp)
+			continue;
+		row += sl->n_tokens;
+		if (sl->flags & SLICE_SAMPLE)
+			memmove(s->x + n++ * C, s->x + (row - 1) * C, (size_t)C * sizeof(float));
+	}
+	return n;
+}
+
+static enum err sample(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results)
+{
+	struct comm *tp = s->grid->axis[AXIS_TP];
+	int64_t V = range_size(s->shard.vocab), first = s->shard.vocab.begin, n = pick_rows(s, step), at = 0;
+	*n_results = (int32_t)n;
+	if (n == 0)
+		return ERR_OK;
+	if (n > s->logits_rows)
+		return ERR(BUG, "%lld sequences to sample, room for %lld", (long long)n, (long long)s->logits_rows);
+	head(s, s->x, n);
+	for (int32_t i = 0; i < step->n_slices; i++) {
+		const struct slice *sl = &step->slices[i];
+		if (sl->replica != s->grid->me.dp || !(sl->flags & SLICE_SAMPLE))
+			continue;
+		int64_t position = sl->pos + sl->n_tokens - 1;
+		const float *logits = s->logits + at * V;
+		struct step_result *r = &results[at];
+		*r = (struct step_result){ .sequence = sl->sequence };
+		s->digests[at++] = s->k->digest(logits, V, first, position);
+		enum err e = sampler_choose(s->sampler, tp, s->k, logits, V, first, &sl->sample, position + 1, &r->token);
+		if (e && e != ERR_WORK)
+			return e;
+		r->error = (int32_t)e;
+	}
+	TRY(comm_allreduce(tp, s->digests, (size_t)n, COMM_U64, COMM_SUM));
+	for (int64_t i = 0; i < n; i++)
+		results[i].digest = s->digests[i];
+	return ERR_OK;
+}
+
+/* Every row's logits to tp rank 0, in blocks of the rows that there is room for. */
+static enum err give_all_logits(struct stage *s, float *out)
+{
+	int tp = s->grid->layout.tp, me = s->grid->me.tp;
+	struct comm *c = s->grid->axis[AXIS_TP];
+	struct shard_model sm;
+	model_shard_model(s->m, &sm);
+	for (int64_t row = 0; row < s->n_rows; row += s->logits_rows) {
+		int64_t n = s->n_rows - row < s->logits_rows ? s->n_rows - row : s->logits_rows;
+		head(s, s->x + row * s->m->n_embd, n);
+		for (int t = 0; t < tp; t++) {
+			struct range v = range_part(sm.n_vocab, 1, tp, t);
+			for (int64_t b = 0; b < n; b++) {
+				int64_t to = (row + b) * sm.n_vocab + v.begin;
+				size_t bytes = (size_t)range_size(v) * sizeof(float);
+				if (t == me && me == 0)
+					memcpy(out + to, s->logits + b * range_size(v), bytes);
+				else if (t == me)
+					TRY(comm_send(c, 0, 1, s->logits + b * range_size(v), bytes));
+				else if (me == 0)
+					TRY(comm_recv(c, t, 1, out + to, bytes));
+			}
+		}
+	}
+	return ERR_OK;
+}
+
+enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits)
+{
+	int want_all = 0;
+	*n_results = 0;
+	gather_rows(s, step);
+	if (s->n_rows == 0 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout)))
+		return ERR_OK;   /* nothing to do, and no other replica waits for this one */
+	for (int32_t i = 0; i < step->n_slices; i++)
+		want_all |= step->slices[i].replica == s->grid->me.dp && step->slices[i].flags & SLICE_ALL_LOGITS;
+	if (s->shard.first_stage)
+		TRY(embed(s));
+	else
+		TRY(receive(s));
+	TRY(layers(s));
+	if (!s->shard.last_stage)
+		return send_on(s);
+	if (want_all)
+		TRY(give_all_logits(s, all_logits));
+	return sample(s, step, results, n_results);
+}

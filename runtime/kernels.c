@@ -1,0 +1,45 @@
+/* Which kernels there are and which this processor can run. */
+#include "runtime/kernels_isa.h"
+
+#include <string.h>
+
+const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16" };
+const int kv_type_bytes[KV_TYPE_COUNT] = { 4, 2, 2 };
+
+const struct kernels *const kernel_tables[] = { &kernels_c, &kernels_avx2, &kernels_avx512, NULL };
+
+int kernels_c_usable(void) { return 1; }
+
+#ifdef __x86_64__
+/* The builtin also asks whether the operating system saves the registers. */
+int kernels_avx2_usable(void)
+{
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+int kernels_avx512_usable(void)
+{
+	return kernels_avx2_usable() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#else
+int kernels_avx2_usable(void) { return 0; }
+int kernels_avx512_usable(void) { return 0; }
+#endif
+
+const struct kernels *kernels_best(void)
+{
+	const struct kernels *best = kernel_tables[0];
+	for (int i = 0; kernel_tables[i]; i++)
+		if (kernel_tables[i]->usable())
+			best = kernel_tables[i];
+	return best;
+}
+
+const struct kernels *kernels_named(const char *name)
+{
+	for (int i = 0; kernel_tables[i]; i++)
+		if (!strcmp(kernel_tables[i]->name, name))
+			return kernel_tables[i]->usable() ? kernel_tables[i] : NULL;
+	return NULL;
+}

@@ -1,0 +1,249 @@
+/* Choosing a token without gathering logits.
+ *
+ * Keys. A token's key is its logit's bits, made so that unsigned order is the order of numbers (-0 counted as +0), above
+ * the complement of its id: the greatest key is the best logit with the lowest id, and no two tokens share a key. A NaN
+ * has the key of all ones, which no number has: one MAX reduction finds the best token and tells every rank of a NaN.
+ *
+ * Masses. A token's mass is exp((logit - best) / temperature) in units of 2^-40, rounded: whole numbers, so sums over
+ * ranks are exact in any order.
+ *
+ * Cuts. "The top k" and "the smallest set that reaches p" are both the tokens from some key on: the greatest key for which
+ * the weight (1 each, or the mass) of all keys from it on reaches a target. It is found digit by digit, highest first
+ * (a radix select): the ranks add up histograms of counts and masses by the next digit over the keys that share the digits
+ * found so far, and all walk the same histogram down to the digit in which the target falls. This asks for at most 8
+ * sums of 4 KiB (typically 2 to 4), whatever k, p and the vocabulary, and needs no room for other ranks' candidates.
+ *
+ * Draw. The token with the greatest log-mass + Gumbel noise is a draw from the softmax over the tokens that are left
+ * (Gumbel; see Maddison, Tarlow, Minka: A* sampling, NIPS 2014, section 2); noise depends on (seed, choice, position,
+ * token) alone. */
+#include "runtime/sampler.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 64 };
+
+static const double ONE_MASS = 0x1p40;
+static const uint64_t NAN_KEY = UINT64_MAX;
+
+struct sampler {
+	int64_t n_local;          /* room */
+	float *scaled, *share;    /* (n_local): (logit - best) / temperature, and its exp */
+	uint64_t *histogram;      /* (2 * DIGITS): counts, then masses */
+};
+
+/* What one choice works on. */
+struct choice {
+	struct sampler *s;
+	struct comm *tp;
+	const float *logits;
+	int64_t n_local, first_id, position;
+	const struct sample_params *p;
+};
+
+enum err sampler_create(int64_t n_local, int n_ranks, struct sampler **out)
+{
+	struct sampler *s;
+	enum err e;
+	if (n_local < 0 || n_ranks < 1)
+		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", n_local, n_ranks);
+	TRY(MEM_NEW(1, struct sampler, &s));
+	s->n_local = n_local;
+	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->scaled));
+	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->share));
+	TRY_OR(destroy, e, MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	*out = s;
+	return ERR_OK;
+destroy:
+	sampler_destroy(s);
+	return e;
+}
+
+void sampler_destroy(struct sampler *s)
+{
+	if (!s)
+		return;
+	mem_free(s->scaled);
+	mem_free(s->share);
+	mem_free(s->histogram);
+	mem_free(s);
+}
+
+uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint32_t token)
+{
+	uint32_t c[4] = { (uint32_t)position, (uint32_t)(position >> 32), token, choice };
+	uint32_t k[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+	for (int round = 0; round < 10; round++) {
+		uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
+		uint32_t next[4] = { (uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b,
+				     (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a };
+		for (int i = 0; i < 4; i++)
+			c[i] = next[i];
+		k[0] += 0x9e3779b9u;
+		k[1] += 0xbb67ae85u;
+	}
+	return (uint64_t)c[1] << 32 | c[0];
+}
+
+static uint64_t token_key(float logit, int64_t id)
+{
+	union { float f; uint32_t u; } v = { logit + 0.0f };   /* -0 becomes +0 */
+	if (logit != logit)
+		return NAN_KEY;
+	uint32_t ordered = v.u & 0x80000000u ? ~v.u : v.u | 0x80000000u;
+	return (uint64_t)ordered << 32 | (uint32_t)~(uint32_t)id;
+}
+
+static float key_logit(uint64_t key)
+{
+	uint32_t ordered = (uint32_t)(key >> 32);
+	union { uint32_t u; float f; } v = { ordered & 0x80000000u ? ordered & 0x7fffffffu : ~ordered };
+	return v.f;
+}
+
+static int32_t key_token(uint64_t key) { return (int32_t)~(uint32_t)key; }
+
+static enum err best_key(const struct choice *c, uint64_t *best)
+{
+	uint64_t key = 0;
+	for (int64_t i = 0; i < c->n_local; i++) {
+		uint64_t mine = token_key(c->logits[i], c->first_id + i);
+		key = mine > key ? mine : key;
+	}
+	TRY(comm_allreduce(c->tp, &key, 1, COMM_U64, COMM_MAX));
+	if (key == NAN_KEY)
+		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", c->position);
+	if (key == 0)
+		return ERR(BUG, "no rank holds logits for position %" PRId64, c->position);
+	*best = key;
+	return ERR_OK;
+}
+
+static uint64_t mass_of(float share) { return share > 0 ? (uint64_t)((double)share * ONE_MASS + 0.5) : 0; }
+
+static void fill_histogram(const struct choice *c, uint64_t floor, uint64_t prefix, int shift)
+{
+	struct sampler *s = c->s;
+	for (int i = 0; i < 2 * DIGITS; i++)
+		s->histogram[i] = 0;
+	for (int64_t i = 0; i < c->n_local; i++) {
+		uint64_t key = token_key(c->logits[i], c->first_id + i);
+		int below = shift + DIGIT_BITS;
+		if (key < floor || (below < KEY_BITS && key >> below != prefix))
+			continue;
+		uint64_t digit = key >> shift & (DIGITS - 1);
+		s->histogram[digit]++;
+		s->histogram[DIGITS + digit] += mass_of(s->share[i]);
+	}
+}
+
+/* The smallest whole number that is at least part * total. */
+static uint64_t part_of(float part, uint64_t total)
+{
+	double target = ceil((double)part * (double)total);
+	return target < 1.0 ? 1 : (uint64_t)target;
+}
+
+/* COLLECTIVE. Keys from *cut on are the greatest ones, not below floor, whose count reaches `count` or, when count is 0,
+ * whose mass reaches `part` of the mass of all keys from floor on. *cut is floor when all together do not reach it. */
+static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count, float part, uint64_t *cut)
+{
+	uint64_t prefix = 0, above = 0, target = count;
+	const uint64_t *counts = c->s->histogram, *weight = counts + (count ? 0 : DIGITS);
+	for (int shift = KEY_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
+		fill_histogram(c, floor, prefix, shift);
+		TRY(comm_allreduce(c->tp, c->s->histogram, 2 * DIGITS, COMM_U64, COMM_SUM));
+		if (shift == KEY_BITS - DIGIT_BITS) {
+			uint64_t total = 0;
+			for (int i = 0; i < DIGITS; i++)
+				total += weight[i];
+			if (!count)
+				target = part_of(part, total);
+			if (total < target) {
+				*cut = floor;
+				return ERR_OK;
+			}
+		}
+		int digit = DIGITS - 1;
+		while (digit > 0 && above + weight[digit] < target)
+			above += weight[digit--];
+		prefix = prefix << DIGIT_BITS | (uint64_t)digit;
+		*cut = prefix << shift;
+		if (counts[digit] == 1 || (count && above + weight[digit] == target))
+			break;   /* all keys with this prefix are in */
+	}
+	if (*cut < floor)
+		*cut = floor;
+	return ERR_OK;
+}
+
+/* -log(E) with E = -log(u), u in (0, 1). */
+static double gumbel(double u) { return -exact_log(-exact_log(u)); }
+
+/* This rank's best score and its token, of keys from cut on with a share of at least min_share; id -1: none. The
+ * logarithms are taken only where the token could win: noise beyond `best - scaled` needs E < exp(scaled - best), and
+ * E > 1 - u. */
+static void best_draw(const struct choice *c, uint64_t cut, float min_share, double *score, int64_t *id)
+{
+	const struct sampler *s = c->s;
+	double limit = INFINITY;
+	*score = -INFINITY;
+	*id = -1;
+	for (int64_t i = 0; i < c->n_local; i++) {
+		int64_t token = c->first_id + i;
+		if (!(s->share[i] > 0) || s->share[i] < min_share || token_key(c->logits[i], token) < cut)
+			continue;
+		uint64_t bits = sampler_random(c->p->seed, c->p->choice, (uint64_t)c->position, (uint32_t)token);
+		double u = ((double)(bits >> 12) + 0.5) * 0x1p-52;
+		if (1.0 - u > (double)s->share[i] * limit)
+			continue;
+		double mine = (double)s->scaled[i] + gumbel(u);
+		if (mine > *score) {
+			*score = mine;
+			*id = token;
+			limit = exact_exp(-mine) * 1.001;   /* wider than the rounding of share */
+		}
+	}
+}
+
+/* COLLECTIVE. The token with the greatest score over all ranks; equal scores go to the lower id. */
+static enum err agree_on_draw(const struct choice *c, double score, int64_t id, int32_t *token)
+{
+	union { double d; uint64_t u; } v = { score };
+	uint64_t mine = id < 0 ? 0 : v.u >> 63 ? ~v.u : v.u | 1ull << 63, best = mine;
+	TRY(comm_allreduce(c->tp, &best, 1, COMM_U64, COMM_MAX));
+	uint64_t winner = id >= 0 && mine == best ? ~(uint64_t)id : 0;
+	TRY(comm_allreduce(c->tp, &winner, 1, COMM_U64, COMM_MAX));
+	if (!winner)
+		return ERR(BUG, "no token is left to draw from at position %" PRId64, c->position);
+	*token = (int32_t)~winner;
+	return ERR_OK;
+}
+
+enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const float *logits, int64_t n_local,
+			int64_t first_id, const struct sample_params *p, int64_t position, int32_t *token)
+{
+	struct choice c = { s, tp, logits, n_local, first_id, position, p };
+	uint64_t best, cut = 0;
+	double score;
+	int64_t id;
+	if (n_local > s->n_local)
+		return ERR(BUG, "%" PRId64 " logits in a sampler made for %" PRId64, n_local, s->n_local);
+	TRY(best_key(&c, &best));
+	float top = key_logit(best);
+	if (!(p->temperature > 0) || !isfinite(top)) {   /* infinite logits leave nothing to draw */
+		*token = key_token(best);
+		return ERR_OK;
+	}
+	for (int64_t i = 0; i < n_local; i++)
+		s->scaled[i] = (logits[i] - top) / p->temperature;
+	k->exp(s->scaled, s->share, n_local);
+	if (p->top_k > 0)
+		TRY(find_cut(&c, 0, (uint64_t)p->top_k, 0, &cut));
+	if (p->top_p < 1)
+		TRY(find_cut(&c, cut, 0, p->top_p, &cut));
+	best_draw(&c, cut, p->min_p < 1 ? p->min_p : 1, &score, &id);
+	return agree_on_draw(&c, score, id, token);
+}

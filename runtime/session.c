@@ -1,0 +1,148 @@
+#include "runtime/session.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+static void enter(const struct session_wish *wish, const char *phase)
+{
+	if (wish->phase)
+		wish->phase(wish->arg, phase);
+}
+
+/* The best table that every rank can run, or the named one. */
+static enum err agree_on_kernels(struct comm *world, const char *isa, const struct kernels **out)
+{
+	uint32_t mine = 0;
+	if (!strcmp(isa, "auto")) {
+		for (uint32_t i = 0; kernel_tables[i]; i++)
+			if (kernel_tables[i]->usable())
+				mine = i;
+		TRY(comm_allreduce(world, &mine, 1, COMM_U32, COMM_MIN));
+		*out = kernel_tables[mine];
+		return ERR_OK;
+	}
+	*out = kernels_named(isa);
+	return comm_agree(world, *out ? ERR_OK : ERR(FIT, "runtime.isa: this processor has no \"%s\"", isa));
+}
+
+/* A token chosen by another process is only right if all see the same model: sizes and names must agree. */
+static uint64_t fingerprint(const struct weights *w)
+{
+	uint64_t h = 14695981039346656037u;   /* FNV-1a */
+	for (int64_t i = 0; i < weights_count(w); i++) {
+		const struct tensor_info *t = weights_at(w, i);
+		for (const char *c = t->name; *c; c++)
+			h = (h ^ (unsigned char)*c) * 1099511628211u;
+		h = (h ^ t->bytes) * 1099511628211u;
+		h = (h ^ t->offset) * 1099511628211u;
+	}
+	return h;
+}
+
+static enum err open_model(struct session *s, const struct session_wish *wish)
+{
+	enum err e = weights_open(wish->model_path, &s->files);
+	if (!e)
+		e = model_describe(s->files, &s->model);
+	TRY(comm_agree(s->world, e));
+	uint64_t low = fingerprint(s->files), high = low;
+	TRY(comm_allreduce(s->world, &low, 1, COMM_U64, COMM_MIN));
+	TRY(comm_allreduce(s->world, &high, 1, COMM_U64, COMM_MAX));
+	if (low != high)
+		return ERR(MODEL, "%s: the ranks see different files under this path; it must be on a shared file system or equal on "
+				  "all nodes", wish->model_path);
+	return ERR_OK;
+}
+
+static enum err make_pool(struct session *s, const struct session_wish *wish)
+{
+	const struct plan_rank *me = &s->plan.ranks[comm_rank(s->world)];
+	const struct machine *m = &s->place.cluster.nodes[me->member.node];
+	int cpus[MEMBER_MAX_CORES], n = 0;
+	for (int i = 0; wish->pin && i < m->n_cores && i < MEMBER_MAX_CORES; i++)
+		if (me->member.cores[i / 64] >> (i % 64) & 1 && m->cores[i].allowed)
+			cpus[n++] = m->cores[i].os_cpu;
+	return pool_create(me->threads, cpus, n, &s->pool);
+}
+
+struct loading { const struct session_wish *wish; uint64_t total; };
+
+static void loading(void *arg, uint64_t done)
+{
+	struct loading *l = arg;
+	if (l->wish->loading)
+		l->wish->loading(l->wish->arg, done, l->total);
+}
+
+static enum err load(struct session *s, const struct session_wish *wish)
+{
+	const struct plan_rank *me = &s->plan.ranks[comm_rank(s->world)];
+	struct rank_weights *weights = NULL;
+	struct loading l = { wish, model_shard_bytes(&s->model, s->files, &me->shard) };
+	s->expected_read_bytes = l.total;
+	TRY(make_pool(s, wish));
+	TRY(rank_weights_load(&s->model, s->files, &me->shard, s->pool, loading, &l, &weights));
+	s->read_bytes = weights->read_bytes;
+	enum err e = stage_create(&s->model, s->grid, s->kernels, s->pool, weights, &s->plan.limits, &s->stage);
+	if (e)
+		rank_weights_destroy(weights);
+	return e;
+}
+
+enum err session_create(struct comm *world, const struct session_wish *wish, struct place *place, struct session **out)
+{
+	struct session *s = NULL;
+	struct member *members = NULL;
+	enum err e = MEM_NEW(1, struct session, &s);
+	TRY_OR(destroy, e, comm_agree(world, e));
+	s->world = world;
+	enter(wish, "model");
+	TRY_OR(destroy, e, open_model(s, wish));
+	TRY_OR(destroy, e, agree_on_kernels(world, wish->isa, &s->kernels));
+	enter(wish, "plan");
+	struct plan_wish plan_wish = wish->plan;
+	if (wish->prepare)
+		TRY_OR(destroy, e, comm_agree(world, wish->prepare(wish->arg, s->files, &s->model, &plan_wish)));
+	e = plan_make(&s->model, s->files, place, &plan_wish, wish->check_memory, &s->plan);
+	if (!e)
+		e = MEM_NEW((size_t)s->plan.n_ranks, struct member, &members);
+	TRY_OR(destroy, e, comm_agree(world, e));
+	for (int r = 0; r < s->plan.n_ranks; r++)
+		members[r] = s->plan.ranks[r].member;
+	s->place = *place;
+	if (wish->planned && comm_rank(world) == 0)
+		wish->planned(wish->arg, &s->plan, &s->model, &s->place);
+	TRY_OR(give_place_back, e, grid_create(world, &s->plan.layout, members, &s->grid));
+	enter(wish, "load");
+	long long began = clock_us();
+	e = load(s, wish);
+	TRY_OR(give_place_back, e, comm_agree(world, e));
+	s->load_s = (double)(clock_us() - began) * 1e-6;
+	enter(wish, "ready");
+	mem_free(members);
+	grid_reset_traffic(s->grid);
+	*place = (struct place){ 0 };
+	*out = s;
+	return ERR_OK;
+give_place_back:
+	s->place = (struct place){ 0 };
+destroy:
+	mem_free(members);
+	session_destroy(s);
+	return e;
+}
+
+void session_destroy(struct session *s)
+{
+	if (!s)
+		return;
+	stage_destroy(s->stage);
+	pool_destroy(s->pool);
+	grid_destroy(s->grid);
+	plan_free(&s->plan);
+	place_free(&s->place);
+	weights_close(s->files);
+	mem_free(s);
+}

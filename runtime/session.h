@@ -1,0 +1,78 @@
+/* A session: a model laid over the ranks of a world, ready for prompts. What `run` and the tests drive.
+ *
+ * Rank 0 of the world is the head: it schedules, the others follow its steps. All functions are COLLECTIVE over the world and
+ * return the same error everywhere (comm_agree), unless they say otherwise. */
+#ifndef SHARDRUN_RUNTIME_SESSION_H
+#define SHARDRUN_RUNTIME_SESSION_H
+
+#include "parallel/comm.h"
+#include "parallel/grid.h"
+#include "parallel/place.h"
+#include "runtime/plan.h"
+#include "runtime/schedule.h"
+#include "runtime/stage.h"
+
+struct session_wish {
+	const char *model_path;
+	struct plan_wish plan;
+	const char *isa;              /* "auto" or a kernel table's name; all ranks agree on the lowest common one */
+	int pin;                      /* bind the pool's threads to the rank's cores */
+	int check_memory;
+	/* Called on each rank between the steps of session_create; may be NULL. phase: "model", "plan", "load", "ready". */
+	void (*phase)(void *arg, const char *phase);
+	/* COLLECTIVE, when the model is known and nothing is planned: may change the plan's wish (the same on all ranks), as when
+	 * the prompts show how much KV cache is of use. Errors are agreed after it. */
+	enum err (*prepare)(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan);
+	/* On the head, once the plan stands and before anything is loaded. */
+	void (*planned)(void *arg, const struct plan *p, const struct model *m, const struct place *place);
+	/* While loading, on each rank: its own bytes. */
+	void (*loading)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+};
+
+struct session {
+	struct comm *world;           /* borrowed */
+	struct weights *files;        /* owned, as all below */
+	struct model model;
+	struct place place;
+	struct plan plan;
+	struct grid *grid;
+	struct pool *pool;
+	struct stage *stage;
+	const struct kernels *kernels;
+	int broken;                   /* a step failed on this rank: the others may wait for it, so the job must end */
+	double load_s;
+	uint64_t read_bytes, expected_read_bytes;    /* of this rank: weights read, and what the plan says */
+};
+
+/* place is taken over on success (and left alone on failure). */
+enum err session_create(struct comm *world, const struct session_wish *wish, struct place *place, struct session **out);
+void session_destroy(struct session *s);
+
+struct answer {
+	int32_t *tokens;              /* owned by the answers' array: answers_free */
+	int64_t n_tokens;
+	enum finish { FINISH_STOP, FINISH_LENGTH, FINISH_ERROR } finish;
+	uint64_t digest;              /* of all logits used */
+};
+
+struct generation {
+	/* On the head: */
+	const struct request *requests;
+	int64_t n_requests;
+	int ignore_eos;
+	/* After each token on the head; the answer so far. Returns 1 to end this request (its text is complete). May be NULL. */
+	int (*token)(void *arg, int64_t request, const struct answer *a, int32_t token);
+	void *arg;
+	float *all_logits;            /* room for (prompt tokens, V) of the one request that has all_logits; head only */
+	/* Results, on the head: */
+	struct answer *answers;       /* (n_requests), owned by the caller: answers_free */
+	double prefill_s, decode_s;
+	int64_t prefill_tokens, decode_tokens;
+};
+/* Runs all requests to their ends. The others pass a zeroed generation. An error before the first step is agreed; one inside
+ * a step is this rank's own and sets s->broken. */
+enum err session_generate(struct session *s, struct generation *g);
+void answers_free(struct answer *a, int64_t n);
+
+#endif

@@ -1,0 +1,148 @@
+#include "runtime/stage.h"
+
+#include "runtime/rope.h"
+
+#include <string.h>
+
+static int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* Columns of gate and up on this rank. */
+static int64_t ffn_columns(const struct model *m, const struct shard *s)
+{
+	return m->n_expert ? range_size(s->expert_ffn) : range_size(s->ffn);
+}
+
+int64_t stage_page_bytes(const struct model *m, const struct shard *s, enum kv_type type)
+{
+	return range_size(s->layers) * 2 * range_size(s->kv_heads) * KV_PAGE_TOKENS * m->n_head_dim * kv_type_bytes[type];
+}
+
+/* Longest row of any matrix that a thread widens. */
+static int64_t longest_row(const struct model *m, const struct shard *s)
+{
+	return max_of(max_of(m->n_embd, range_size(s->heads) * m->n_head_dim), ffn_columns(m, s));
+}
+
+static int64_t logits_rows(const struct shard *s, const struct stage_limits *limits)
+{
+	return s->last_stage ? max_of(limits->sequences, 1) : 0;
+}
+
+/* One list of buffers drives both the size and the allocation: each(arg, pointer's place, bytes). */
+#define BUFFERS(X, B, C, D, s)                                              \
+	X(rows, (B) * (int64_t)sizeof(struct batch_row))                    \
+	X(rope_cos, (B) * (D) / 2 * 4)                                      \
+	X(rope_sin, (B) * (D) / 2 * 4)                                      \
+	X(x, (B) * (C) * 4)                                                 \
+	X(h, (B) * (C) * 4)                                                 \
+	X(q, (B) * range_size((s)->heads) * (D) * 4)                        \
+	X(attn, (B) * range_size((s)->heads) * (D) * 4)                     \
+	X(key, (B) * range_size((s)->kv_heads) * (D) * 4)                   \
+	X(value, (B) * range_size((s)->kv_heads) * (D) * 4)                 \
+	X(gate, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)         \
+	X(up, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)           \
+	X(acc, (B) * ((C) + 1) * 8)                                         \
+	X(bad, (B) * n_threads * 8)                                         \
+	X(digests, (limits->sequences + 1) * 8)                             \
+	X(logits, logits_rows(s, limits) * range_size((s)->vocab) * 4)      \
+	X(rope_freq, (D) / 2 * 4)
+
+uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
+			    int n_threads)
+{
+	int64_t bytes = (int64_t)n_threads * KERNEL_SCRATCH_ROWS * longest_row(m, s) * 4;
+#define X(name, size) bytes += (size) + 63;
+	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
+#undef X
+	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
+	return (uint64_t)bytes + experts;
+}
+
+static enum err create_buffers(struct stage *st)
+{
+	const struct model *m = st->m;
+	const struct shard *s = &st->shard;
+	const struct stage_limits *limits = &st->limits;
+	int n_threads = pool_threads(st->pool);
+#define X(name, size) TRY(arena_alloc(st->arena, (size_t)(size), 1, &st->name));
+	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
+#undef X
+	st->logits_rows = logits_rows(s, limits);
+	TRY(ARENA_NEW(st->arena, (size_t)n_threads, float *, &st->scratch));
+	for (int t = 0; t < n_threads; t++)
+		TRY(ARENA_NEW(st->arena, (size_t)(KERNEL_SCRATCH_ROWS * longest_row(m, s)), float, &st->scratch[t]));
+	return ERR_OK;
+}
+
+struct touch { unsigned char *block; int64_t bytes; };
+
+static void touch_part(void *arg, int thread, int n_threads)
+{
+	struct touch *t = arg;
+	int64_t begin, end;
+	pool_part(t->bytes, 4096, thread, n_threads, &begin, &end);
+	memset(t->block + begin, 0, (size_t)(end - begin));
+}
+
+/* Each layer has a K and a V pool; the threads that walk over it touch it first. */
+static enum err create_kv(struct stage *st)
+{
+	int64_t n_layers = range_size(st->shard.layers);
+	int64_t pool_bytes = stage_page_bytes(st->m, &st->shard, st->limits.kv_type) / (n_layers > 0 ? n_layers : 1) / 2 *
+			     st->limits.n_pages;
+	st->kv_bytes = (uint64_t)(pool_bytes * 2 * n_layers);
+	TRY(ARENA_NEW(st->arena, (size_t)n_layers, struct kv_layer, &st->kv));
+	TRY(mem_alloc_aligned(st->kv_bytes, 4096, "KV cache", &st->kv_block));
+	for (int64_t i = 0; i < n_layers; i++) {
+		struct kv_layer *kv = &st->kv[i];
+		kv->type = st->limits.kv_type;
+		kv->n_kv = range_size(st->shard.kv_heads);
+		kv->n_head_dim = st->m->n_head_dim;
+		kv->k = st->kv_block + 2 * i * pool_bytes;
+		kv->v = kv->k + pool_bytes;
+		pool_run(st->pool, touch_part, &(struct touch){ kv->k, 2 * pool_bytes });
+	}
+	return ERR_OK;
+}
+
+enum err stage_create(const struct model *m, struct grid *g, const struct kernels *k, struct pool *pool,
+		      struct rank_weights *weights, const struct stage_limits *limits, struct stage **out)
+{
+	struct stage *st;
+	struct shard_model sm;
+	enum err e;
+	TRY(MEM_NEW(1, struct stage, &st));
+	st->m = m;
+	st->grid = g;
+	st->k = k;
+	st->pool = pool;
+	st->limits = *limits;
+	model_shard_model(m, &sm);
+	shard_of(&sm, &g->layout, &g->me, &st->shard);
+	TRY_OR(destroy, e, arena_create("step buffers", 1 << 20, &st->arena));
+	TRY_OR(destroy, e, create_buffers(st));
+	TRY_OR(destroy, e, create_kv(st));
+	if (m->n_expert)
+		TRY_OR(destroy, e, experts_create(st));
+	if (st->shard.last_stage)
+		TRY_OR(destroy, e, sampler_create(range_size(st->shard.vocab), g->layout.tp, &st->sampler));
+	rope_frequencies(m, weights->rope_factors, st->rope_freq);
+	st->buffer_bytes = arena_used_bytes(st->arena);
+	st->weights = weights;
+	*out = st;
+	return ERR_OK;
+destroy:
+	stage_destroy(st);
+	return e;
+}
+
+void stage_destroy(struct stage *s)
+{
+	if (!s)
+		return;
+	sampler_destroy(s->sampler);
+	mem_free_aligned(s->kv_block);
+	arena_destroy(s->arena);
+	rank_weights_destroy(s->weights);
+	mem_free(s);
+}

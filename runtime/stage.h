@@ -1,0 +1,93 @@
+/* A stage: the layers that one rank holds (its part of each), the KV pools beside them, and the forward pass over them.
+ *
+ * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part. Nothing is allocated in a step. */
+#ifndef SHARDRUN_RUNTIME_STAGE_H
+#define SHARDRUN_RUNTIME_STAGE_H
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "parallel/grid.h"
+#include "runtime/kernels.h"
+#include "runtime/load.h"
+#include "runtime/model.h"
+#include "runtime/step.h"
+
+/* What a rank is asked to make room for. */
+struct stage_limits {
+	int64_t step_tokens;      /* most tokens of one replica in one step */
+	int64_t sequences;        /* most slices of one replica in one step */
+	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
+	enum kv_type kv_type;
+};
+
+/* One row of the batch: a token of this replica. */
+struct batch_row {
+	int32_t token, pos;
+	const int32_t *pages;
+};
+
+struct stage {
+	const struct model *m;
+	struct grid *grid;
+	const struct kernels *k;
+	struct pool *pool;                 /* borrowed, as the four above */
+	struct shard shard;
+	struct rank_weights *weights;      /* owned */
+	struct stage_limits limits;
+	struct kv_layer *kv;               /* of this stage's layers */
+	unsigned char *kv_block;           /* owned, all pools */
+	uint64_t kv_bytes, buffer_bytes;
+	struct arena *arena;               /* owned: everything below */
+	struct sampler *sampler;           /* owned; last stage */
+	float *rope_freq;                  /* (D/2) */
+
+	/* the batch of this step */
+	int64_t n_rows;
+	struct batch_row *rows;            /* (B) */
+	float *rope_cos, *rope_sin;        /* (B, D/2) */
+
+	/* work buffers, B = limits.step_tokens */
+	float *x;                          /* (B, C) residual stream, the same on every tp rank */
+	float *h;                          /* (B, C) normed */
+	float *q, *key, *value, *attn;     /* (B, H/tp * D), (B, K/tp * D) twice, (B, H/tp * D) */
+	float *gate, *up;                  /* (B, F/tp or F/etp) */
+	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks */
+	int64_t *bad;                      /* (threads, B) */
+	float **scratch;                   /* per thread: KERNEL_SCRATCH_ROWS rows */
+	float *logits;                     /* (rows wanted, V/tp) */
+	int64_t logits_rows;               /* room, in rows */
+	uint64_t *digests;                 /* (sequences) */
+	struct experts_room *experts;      /* see experts.c; NULL when dense */
+};
+
+/* Bytes of KV that one page takes on a rank with this shard. */
+int64_t stage_page_bytes(const struct model *m, const struct shard *s, enum kv_type type);
+/* Bytes of all work buffers. */
+uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
+			    int n_threads);
+/* Makes room for the step buffers and the KV pools. Takes over the weights on success. Not collective. */
+enum err stage_create(const struct model *m, struct grid *g, const struct kernels *k, struct pool *pool,
+		      struct rank_weights *weights, const struct stage_limits *limits, struct stage **out);
+void stage_destroy(struct stage *s);
+
+/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage results
+ * [0, *n_results) are filled, one per slice that samples, in order, the same on all tp ranks. all_logits: NULL, or room for
+ * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
+enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits);
+
+/* --- between forward.c and experts.c --- */
+enum err experts_create(struct stage *s);
+uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
+			    int n_threads);
+/* On entry s->acc holds the attention output's fixed-point partial sums, not yet reduced over tp. Adds them and then the
+ * mixture's output to x (n_rows, C). */
+enum err experts_forward(struct stage *s, const struct layer_weights *w);
+/* x += the sum over tp of acc (+ bias (C) when not NULL). */
+enum err stage_reduce_into_x(struct stage *s, const float *bias);
+/* Gathers x over tp: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
+enum err stage_gather_x(struct stage *s, int64_t unit);
+/* Sets s->acc rows to 0. Adds the threads' bad counts to acc's last column. */
+void stage_clear_acc(struct stage *s, int64_t *acc, int64_t n);
+void stage_fold_bad(struct stage *s, int64_t *acc, int64_t n);
+
+#endif

@@ -1,0 +1,50 @@
+/* A step: the ragged batch that the head has decided and every rank works on.
+ *
+ * A slice is a run of consecutive tokens of one sequence: a prefill chunk or one decode token. Slices name their replica;
+ * a rank works on those of its own. Page numbers are global within a replica, so the tables are made once by the head and
+ * travel with the step. A step without slices that has `last` set ends the loop of the other ranks. */
+#ifndef SHARDRUN_RUNTIME_STEP_H
+#define SHARDRUN_RUNTIME_STEP_H
+
+#include "parallel/comm.h"
+#include "runtime/sampler.h"
+
+#include <stdint.h>
+
+enum { SLICE_SAMPLE = 1,         /* choose the token after the last one */
+       SLICE_ALL_LOGITS = 2 };   /* give the logits of every position (for --logits) */
+
+struct slice {
+	int32_t sequence;            /* the head's number for it */
+	int32_t replica;
+	int32_t pos, n_tokens;       /* positions pos .. pos + n_tokens - 1 */
+	int32_t first_token;         /* in step.tokens */
+	int32_t first_page, n_pages; /* in step.pages */
+	int32_t flags;
+	struct sample_params sample;
+};
+
+struct step {
+	int32_t n_slices, n_tokens, n_pages, last;
+	int32_t max_slices, max_tokens, max_pages;   /* room */
+	struct slice *slices;        /* owned */
+	int32_t *tokens, *pages;
+	unsigned char *wire;         /* the packed form */
+	size_t wire_bytes;
+};
+
+enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, struct step **out);
+void step_destroy(struct step *s);
+void step_clear(struct step *s);
+/* COLLECTIVE: rank root's step becomes everyone's. */
+enum err step_bcast(struct step *s, struct comm *world, int root);
+
+/* What the last stage reports for a slice with SLICE_SAMPLE. */
+struct step_result {
+	int32_t sequence, token;
+	int32_t error;               /* enum err; token is then meaningless */
+	int32_t pad;
+	uint64_t digest;             /* of the logits used */
+};
+
+#endif

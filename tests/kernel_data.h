@@ -1,0 +1,49 @@
+/* Numbers for the tests of kernels: a small generator, and every table that runs on this processor. */
+#ifndef SHARDRUN_TESTS_KERNEL_DATA_H
+#define SHARDRUN_TESTS_KERNEL_DATA_H
+
+#include "runtime/kernels.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Knuth's linear congruential generator (MMIX); the high bits. */
+static uint64_t random_state = 42;
+
+static inline uint32_t random_u32(void)
+{
+	random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t)(random_state >> 32);
+}
+
+static inline int64_t random_below(int64_t n) { return (int64_t)(random_u32() % (uint64_t)n); }
+
+static inline float random_float(void)   /* [-1, 1) */
+{
+	return (float)(random_u32() >> 8) * 0x1p-23f - 1.0f;
+}
+
+static inline void *room(size_t bytes)
+{
+	void *p = calloc(bytes ? bytes : 1, 1);
+	if (!p)
+		abort();
+	return p;
+}
+
+static inline float *random_floats(int64_t n)
+{
+	float *x = room((size_t)n * sizeof *x);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = random_float();
+	return x;
+}
+
+static inline int same_bits(const float *a, const float *b, int64_t n) { return !memcmp(a, b, (size_t)n * sizeof *a); }
+
+#define FOR_TABLES(k)                                                                           \
+	for (const struct kernels *const *table_ = kernel_tables, *k; (k = *table_) != NULL; table_++) \
+		if (k->usable())
+
+#endif

@@ -1,0 +1,172 @@
+/* labels: golden
+ * timeout: 900
+ * Any layout, same bits: the bundled model over every (tp, pp, dp, ep, etp) of up to 8 ranks, with 1 to 3 threads, prompts
+ * alone or together, prefill whole or in chunks, gives the logits of one rank, and the tokens that transformers gave. */
+#include "tests/same_bits.h"
+#include "tests/test.h"
+
+#define MODEL SOURCE_DIR "/configs/models/jargon-moe"
+enum { N_PROMPTS = 4, NEW = 10 };
+
+static struct bits_prompt prompts[BITS_MAX_PROMPTS];
+static int32_t greedy[BITS_MAX_PROMPTS][BITS_MAX_NEW];
+static struct bits_result one;      /* of one rank, one thread, prompts alone, whole prefill */
+
+static struct bits_run base(void)
+{
+	struct bits_run b = { .model = MODEL, .ranks = 1, .threads = 1, .new_tokens = NEW, .prompts = prompts, .n_prompts = N_PROMPTS };
+	b.layout = (struct layout){ .tp = 1, .pp = 1, .dp = 1 };
+	return b;
+}
+
+/* Runs b and compares with `one`. Gives 0 when equal. */
+static int differs(const struct bits_run *b, const char *what)
+{
+	struct bits_result r;
+	enum err e = bits_run(b, &r);
+	int bad = e != ERR_OK;
+	for (int i = 0; !bad && i < b->n_prompts; i++)
+		bad = r.digest[i] != one.digest[i] || r.n_tokens[i] != one.n_tokens[i] ||
+		      memcmp(r.tokens[i], one.tokens[i], (size_t)r.n_tokens[i] * sizeof(int32_t));
+	bad |= r.uneven_reads;
+	if (bad)
+		fprintf(stderr, "tp %d pp %d dp %d ep %d etp %d threads %d %s: %s\n", b->layout.tp, b->layout.pp, b->layout.dp,
+			b->layout.ep, b->layout.etp, b->threads, what, e ? err_sentence() : r.uneven_reads ? "bytes read" : "bits");
+	return bad;
+}
+
+TEST(one_rank_gives_the_tokens_of_transformers)
+{
+	struct bits_run b = base();
+	CU_ASSERT_EQUAL_FATAL(bits_read_expected(MODEL "/expected.json", prompts, greedy, BITS_MAX_PROMPTS), 10);
+	b.n_prompts = 10;
+	b.new_tokens = 48;
+	b.sequences = 1;
+	struct bits_result r;
+	CHECK_OK(bits_run(&b, &r));
+	for (int i = 0; i < 10; i++) {
+		CU_ASSERT_EQUAL(r.n_tokens[i], 48);
+		CU_ASSERT_EQUAL(memcmp(r.tokens[i], greedy[i], 48 * sizeof(int32_t)), 0);
+	}
+}
+
+TEST(threads_neighbours_and_chunks_do_not_show)
+{
+	struct bits_run b = base();
+	b.sequences = 1;
+	CHECK_OK(bits_run(&b, &one));
+	for (int i = 1; i < N_PROMPTS; i++)
+		CU_ASSERT_NOT_EQUAL(one.digest[0], one.digest[i]);
+	for (b.threads = 1; b.threads <= 3; b.threads++)
+		for (b.sequences = 1; b.sequences <= 4; b.sequences += 3)
+			for (b.step_tokens = 3; b.step_tokens <= 512; b.step_tokens = b.step_tokens == 3 ? 7 : b.step_tokens + 505)
+				CU_ASSERT_EQUAL(differs(&b, "one rank"), 0);
+}
+
+TEST(every_kernel_table_gives_the_same_bits)
+{
+	struct bits_run b = base();
+	for (int i = 0; kernel_tables[i]; i++) {
+		if (!kernel_tables[i]->usable()) {
+			printf("skipped %s: this processor has it not\n", kernel_tables[i]->name);
+			continue;
+		}
+		b.isa = kernel_tables[i]->name;
+		CU_ASSERT_EQUAL(differs(&b, b.isa), 0);
+	}
+}
+
+/* All expert layouts of a (tp, pp, dp). */
+static int try_experts(struct bits_run *b, int *n_run)
+{
+	int group = b->layout.tp * b->layout.dp, bad = 0;
+	for (int ep = 1; ep <= group && ep <= 8; ep++) {
+		for (int etp = 1; etp <= 8 && ep * etp <= group; etp++) {
+			if (group % (ep * etp))
+				continue;
+			b->layout.ep = ep;
+			b->layout.etp = etp;
+			b->threads = 1 + *n_run % 3;
+			b->step_tokens = *n_run % 2 ? 5 : 512;
+			b->sequences = *n_run % 5 ? 4 : 1;
+			bad += differs(b, "");
+			++*n_run;
+		}
+	}
+	return bad;
+}
+
+TEST(every_layout_of_up_to_8_ranks)
+{
+	int n_run = 0, bad = 0;
+	for (int tp = 1; tp <= 6; tp++)
+		for (int pp = 1; pp <= 6 && tp * pp <= 8; pp++)
+			for (int dp = 1; tp * pp * dp <= 8; dp++) {
+				struct bits_run b = base();
+				b.layout = (struct layout){ .tp = tp, .pp = pp, .dp = dp };
+				b.ranks = tp * pp * dp;
+				bad += try_experts(&b, &n_run);
+			}
+	printf("%d layouts\n", n_run);
+	CU_ASSERT_EQUAL(bad, 0);
+	CU_ASSERT(n_run > 60);
+}
+
+TEST(a_seeded_draw_does_not_depend_on_the_layout)
+{
+	struct bits_run b = base();
+	struct bits_result r, s;
+	b.temperature = 3.0f;
+	CHECK_OK(bits_run(&b, &r));
+	CU_ASSERT_NOT_EQUAL(memcmp(r.tokens, one.tokens, sizeof r.tokens), 0);
+	for (int tp = 2; tp <= 5; tp++) {
+		b.layout.tp = b.ranks = tp;
+		CHECK_OK(bits_run(&b, &s));
+		CU_ASSERT_EQUAL(memcmp(r.tokens, s.tokens, sizeof r.tokens), 0);
+		CU_ASSERT_EQUAL(memcmp(r.digest, s.digest, sizeof r.digest), 0);
+	}
+}
+
+TEST(kv_types_differ_but_not_by_layout)
+{
+	for (int type = KV_F16; type < KV_TYPE_COUNT; type++) {
+		struct bits_run b = base();
+		struct bits_result r, s;
+		b.kv_type = (enum kv_type)type;
+		CHECK_OK(bits_run(&b, &r));
+		CU_ASSERT_NOT_EQUAL(r.digest[0], one.digest[0]);
+		b.layout = (struct layout){ .tp = 3, .pp = 2, .dp = 1 };
+		b.ranks = 6;
+		b.step_tokens = 4;
+		CHECK_OK(bits_run(&b, &s));
+		CU_ASSERT_EQUAL(memcmp(r.digest, s.digest, sizeof r.digest), 0);
+	}
+}
+
+TEST(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item)
+{
+	struct bits_run b = base();
+	struct bits_result r;
+	b.layout = (struct layout){ .tp = 2, .pp = 4, .dp = 1 };
+	b.ranks = 8;
+	b.nodes = 4;
+	CHECK_OK(bits_run(&b, &r));
+	int64_t tokens = 0, C = 192;
+	for (int i = 0; i < N_PROMPTS; i++)
+		tokens += prompts[i].n + NEW - 1;
+	for (int i = 0; i < GRID_TRAFFIC_ROWS; i++) {
+		if (!strcmp(r.traffic[i].axis, "tp")) {
+			CU_ASSERT(r.traffic[i].stats.bytes > 0);
+			CU_ASSERT_EQUAL(r.traffic[i].stats.bytes_between_nodes, 0);
+		}
+		if (!strcmp(r.traffic[i].axis, "pp")) {
+			CU_ASSERT_EQUAL(r.traffic[i].stats.bytes, (uint64_t)(3 * 4 * C * tokens));
+			CU_ASSERT_EQUAL(r.traffic[i].stats.bytes_between_nodes, (uint64_t)(3 * 4 * C * tokens));
+		}
+	}
+}
+
+TEST_MAIN("same bits", CASE(one_rank_gives_the_tokens_of_transformers), CASE(threads_neighbours_and_chunks_do_not_show),
+	  CASE(every_kernel_table_gives_the_same_bits), CASE(every_layout_of_up_to_8_ranks),
+	  CASE(a_seeded_draw_does_not_depend_on_the_layout), CASE(kv_types_differ_but_not_by_layout),
+	  CASE(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item))
