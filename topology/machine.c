@@ -36,6 +36,20 @@ enum err machine_read(const char *spec, struct machine *out)
 		   spec);
 }
 
+static enum err check_threads(const struct machine *m, int core)
+{
+	const struct machine_core *c = &m->cores[core];
+	int found = 0;
+	for (int k = 0; k < MACHINE_MAX_PUS; k++) {
+		if ((k < c->n_pus) != (c->pus[k] >= 0) || c->pus[k] < -1)
+			return ERR(BUG, "%s: core %d has %d threads, but thread %d is CPU %d", m->host, core, c->n_pus, k, c->pus[k]);
+		found |= c->pus[k] == c->os_cpu;
+	}
+	if (!found && c->n_pus <= MACHINE_MAX_PUS)
+		return ERR(BUG, "%s: core %d is CPU %d, which is none of its threads", m->host, core, c->os_cpu);
+	return ERR_OK;
+}
+
 static enum err check_cores(const struct machine *m)
 {
 	int package = 0, numa = 0;
@@ -55,6 +69,7 @@ static enum err check_cores(const struct machine *m)
 		    (c->allowed != 0 && c->allowed != 1))
 			return ERR(BUG, "%s: core %d has cache %d, %d threads, OS number %d, allowed %d", m->host, i, c->l3,
 				   c->n_pus, c->os_cpu, c->allowed);
+		TRY(check_threads(m, i));
 		package = c->package;
 		numa = c->numa;
 	}
@@ -143,6 +158,15 @@ enum err machine_copy(const struct machine *m, struct machine *out)
 free_copy:
 	machine_free(&c);
 	return e;
+}
+
+int machine_core_of_cpu(const struct machine *m, int os_cpu)
+{
+	for (int i = 0; os_cpu >= 0 && i < m->n_cores; i++)
+		for (int k = 0; k < MACHINE_MAX_PUS; k++)
+			if (m->cores[i].pus[k] == os_cpu)
+				return i;
+	return -1;
 }
 
 /* Compares the numbers that both strings begin with, of any length, and moves past them. */

@@ -61,22 +61,22 @@ static hwloc_obj_t last_level_cache(hwloc_obj_t core)
 	return cache;
 }
 
-static int first_thread(hwloc_topology_t t, hwloc_obj_t core, hwloc_const_bitmap_t usable, int *allowed)
+static void fill_threads(hwloc_topology_t t, hwloc_obj_t core, hwloc_const_bitmap_t usable, struct machine_core *c)
 {
-	int cpu = -1;
-	*allowed = 1;
-	if (usable) {
-		hwloc_bitmap_t both = hwloc_bitmap_alloc();
-		hwloc_bitmap_and(both, core->cpuset, usable);
-		cpu = hwloc_bitmap_first(both);
-		hwloc_bitmap_free(both);
-		*allowed = cpu >= 0;
+	hwloc_obj_t pu = NULL;
+	c->n_pus = 0;
+	c->allowed = 0;
+	while ((pu = hwloc_get_next_obj_inside_cpuset_by_type(t, core->cpuset, HWLOC_OBJ_PU, pu))) {
+		int cpu = (int)pu->os_index, may = !usable || hwloc_bitmap_isset(usable, pu->os_index);
+		if (!c->n_pus || (may && !c->allowed))
+			c->os_cpu = cpu;
+		c->allowed |= may;
+		if (c->n_pus < MACHINE_MAX_PUS)
+			c->pus[c->n_pus] = cpu;
+		c->n_pus++;
 	}
-	if (cpu < 0) {
-		hwloc_obj_t pu = hwloc_get_obj_inside_cpuset_by_type(t, core->cpuset, HWLOC_OBJ_PU, 0);
-		cpu = pu ? (int)pu->os_index : hwloc_bitmap_first(core->cpuset);
-	}
-	return cpu;
+	for (int k = c->n_pus; k < MACHINE_MAX_PUS; k++)
+		c->pus[k] = -1;
 }
 
 /* Objects met so far, in order: what gives packages, NUMA nodes and caches their numbers. */
@@ -103,8 +103,7 @@ static enum err fill_cores(hwloc_topology_t t, hwloc_const_bitmap_t usable, stru
 			return ERR(USAGE, "core %d has no hardware threads", i);
 		hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(t, HWLOC_OBJ_PACKAGE, core);
 		hwloc_obj_t cache = last_level_cache(core);
-		c->os_cpu = first_thread(t, core, usable, &c->allowed);
-		c->n_pus = parts_of(core->cpuset);
+		fill_threads(t, core, usable, c);
 		c->package = number_of(packages, package, NULL);
 		c->numa = number_of(nodes, numa_of(t, core), package);
 		c->l3 = cache ? number_of(caches, cache, NULL) : -1;
