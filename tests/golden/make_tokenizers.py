@@ -72,7 +72,7 @@ def strings():
     # plain text
     out += ["Hello world", " Hello world", "Hello, world!", "The quick brown fox jumps over the lazy dog.", "  Hello\n  there", "\n =", "Hello\u00a0world", "multiple   spaces    here",
             "trailing ", "trailing\n", "UPPER lower Title", "supercalifragilisticexpialidocious", "a" * 100, "ab" * 60, "\u4e00" * 40, "é" * 30, "nǃxóõ", "tail recursion: see tail recursion", "a b c d e f g", "x\x01\x02\x7f\x80y",
-            "\u200b\u200bzero width", "right\u200fto\u200eleft", "soft\u00adhyphen", "word\u2060joiner", "line\u2028sep\u2029para", "nel\u0085x"]
+            "\u200b\u200bzero width", "right\u200fto\u200eleft", "soft\u00adhyphen", "word\u2060joiner", "line\u2028sep\u2029para", "nel\u0085x", "a\u200cb\u200d \u200c\x01\u200d", "\u24b6word word\u24d0 \u20ddword word\u203f", "\\word\u0660 .word_"]
     # control tokens written as plain text, whole and broken, next to each other and to blanks
     out += ["<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> ", "<|endoftext|><|endoftext|>", "<|endoftext", "<|begin|>x<|end|>", "x <|begin|> y", "\n<|end|>\n", "<s>", "</s>", "<s>a</s>", "a <s> b", " </s>x", "<unk>", "<0x41>", "a<0x0A>b",
             "<\uff5cbegin\u2581of\u2581sentence\uff5c>hi", "\uff5c", "<pad>", "[KEEP]", "x[KEEP]y [KEEP]", "x  <left>  y", "x  <right>  y", "xwordy word wordword word.", "HELLO <Norm> <norm> x<NORM>", "<longer><long>", "<longest", "<lon<long>", "  <right>   <left>  z", "<left><right>"]
