@@ -42,11 +42,16 @@ void log_line(int root_only, enum log_level level, const char *format, ...)
 	fwrite(line, 1, size, stderr);   /* one write, so that lines of several ranks do not mix */
 }
 
+/* mpirun reads the ranks' stderr through a pipe: whoever starts it on a terminal says so by SHARDRUN_PROGRESS=1. */
+static int someone_watches(void)
+{
+	const char *told = getenv("SHARDRUN_PROGRESS");
+	return told && *told ? !strcmp(told, "1") : isatty(STDERR_FILENO);
+}
+
 void progress_start(struct progress *p, const char *label, double total, int visible)
 {
-	/* mpirun puts a pipe between us and the terminal; who starts it can say that a person watches */
-	int watched = isatty(2) || getenv("SHARDRUN_PROGRESS");
-	*p = (struct progress){ .label = label, .total = total, .visible = visible && watched };
+	*p = (struct progress){ .label = label, .total = total, .visible = visible && someone_watches() };
 	progress_update(p, 0);
 }
 
