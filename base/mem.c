@@ -58,12 +58,17 @@ enum err mem_grow(void *block, size_t n, size_t size, const char *what)
 
 enum err mem_alloc_aligned(size_t bytes, size_t alignment, const char *what, void *out)
 {
+	enum { LARGE = 4 << 20, HUGE_PAGE = 2 << 20 };
 	void *block = NULL;
+	if (bytes >= LARGE && alignment < HUGE_PAGE)
+		alignment = HUGE_PAGE;
 	size_t rounded = size_round_up(bytes ? bytes : 1, alignment);
 	if (rounded < bytes || fails_now() || posix_memalign(&block, alignment, rounded))
 		return ERR(MEMORY, "no memory for %zu bytes (%s)", bytes, what);
-	if (alignment >= 4096 && rounded >= (1u << 20))
+	if (bytes >= LARGE) {
+		madvise(block, rounded, MADV_HUGEPAGE);   /* a hint: fewer faults at load, fewer TLB misses in a step */
 		madvise(block, rounded, MADV_DONTDUMP);   /* weights and KV stay out of core dumps */
+	}
 	memcpy(out, &block, sizeof block);
 	return ERR_OK;
 }

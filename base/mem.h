@@ -16,7 +16,8 @@ enum err mem_alloc(size_t n, size_t size, const char *what, void *out);
 /* Like realloc; new bytes are not zeroed. The pointer is replaced on success only. */
 enum err mem_grow(void *block, size_t n, size_t size, const char *what);
 /* Aligned, not touched (so that its pages are placed by whoever writes first), rounded up to whole alignments.
- * alignment is a power of two. Excluded from core dumps when large. Freed with mem_free_aligned. */
+ * alignment is a power of two. Large blocks (4 MiB) lie on
+ * huge pages where the system has them, and stay out of core dumps. Freed with mem_free_aligned. */
 enum err mem_alloc_aligned(size_t bytes, size_t alignment, const char *what, void *out);
 void mem_free_aligned(void *block);
 void mem_free(void *block);

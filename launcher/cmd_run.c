@@ -13,8 +13,11 @@
 struct run {
 	const struct options *o;
 	struct comm *world;
+	const struct recipe *recipe;
 	struct progress progress;
 	int loading;
+	struct tokenizer *tokenizer;      /* on rank 0, as the prompts */
+	struct prompts *prompts;
 };
 
 static void phase(void *arg, const char *name)
@@ -47,30 +50,49 @@ static void loading(void *arg, uint64_t done, uint64_t total)
 	progress_update(&run->progress, (double)done);
 }
 
-static enum err open_tokenizer(const struct session *s, struct tokenizer **out)
+static enum err read_prompts(struct run *run, struct weights *files, const struct model *m)
 {
-	struct gguf *g = weights_gguf(s->files);
-	return g ? tokenizer_open_gguf(g, out) : tokenizer_open_directory(weights_directory(s->files), out);
+	struct gguf *g = weights_gguf(files);
+	if (g)
+		TRY(tokenizer_open_gguf(g, &run->tokenizer));
+	else
+		TRY(tokenizer_open_directory(weights_directory(files), &run->tokenizer));
+	int64_t n_tokens = tokenizer_n_tokens(run->tokenizer);
+	if (n_tokens > m->n_vocab)
+		return ERR(MODEL, "%s: the tokenizer has %lld tokens, the model's vocabulary only %lld", weights_directory(files),
+			   (long long)n_tokens, (long long)m->n_vocab);
+	return prompts_read(run->o, run->recipe, run->tokenizer, &run->prompts);
 }
 
-static enum err read_prompts(const struct run *run, const struct session *s, const struct recipe *r, struct tokenizer **t,
-			     struct prompts **p, struct generation *g)
+/* Prompts are read before anything is planned: they show how many sequences and pages are of use. */
+static enum err prepare(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan)
 {
-	if (comm_rank(run->world) != 0)
-		return ERR_OK;
-	TRY(open_tokenizer(s, t));
-	if (tokenizer_n_tokens(*t) > s->model.n_vocab)
-		return ERR(MODEL, "the tokenizer has %lld tokens, the model's vocabulary only %lld", (long long)tokenizer_n_tokens(*t),
-			   (long long)s->model.n_vocab);
-	TRY(prompts_read(run->o, r, *t, p));
-	g->requests = (*p)->requests;
-	g->n_requests = (*p)->n;
-	g->ignore_eos = r->generation.ignore_eos;
-	g->token = prompts_token;
-	g->arg = *p;
-	if (run->o->logits)
-		TRY(MEM_NEW((size_t)((*p)->requests[0].n_prompt * s->model.n_vocab), float, &g->all_logits));
+	struct run *run = arg;
+	int64_t need[2] = { 0, 0 };   /* sequences, pages */
+	int root = comm_rank(run->world) == 0;
+	TRY(comm_agree(run->world, root ? read_prompts(run, files, m) : ERR_OK));
+	for (int64_t i = 0; root && i < run->prompts->n; i++) {
+		const struct request *r = &run->prompts->requests[i];
+		need[0]++;
+		need[1] += (r->n_prompt + r->max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+	}
+	TRY(comm_bcast(run->world, need, sizeof need, 0));
+	if (plan->sequences > need[0])
+		plan->sequences = need[0];
+	plan->useful_pages = need[1];
 	return ERR_OK;
+}
+
+static enum err make_generation(const struct run *run, const struct session *s, struct generation *g)
+{
+	struct prompts *p = run->prompts;
+	if (!p)
+		return ERR_OK;
+	*g = (struct generation){ .requests = p->requests, .n_requests = p->n, .ignore_eos = run->recipe->generation.ignore_eos,
+				  .token = prompts_token, .arg = p };
+	if (!run->o->logits)
+		return ERR_OK;
+	return MEM_NEW((size_t)(p->requests[0].n_prompt * s->model.n_vocab), float, &g->all_logits);
 }
 
 static enum err report(const struct run *run, struct session *s, const struct generation *g, struct prompts *p,
@@ -97,23 +119,19 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 	return ERR_OK;
 }
 
-static enum err run_prompts(struct run *run, struct session *s, const struct recipe *r)
+static enum err run_prompts(struct run *run, struct session *s)
 {
-	struct tokenizer *t = NULL;
-	struct prompts *p = NULL;
 	struct generation g = { 0 };
 	struct grid_traffic rows[GRID_TRAFFIC_ROWS];
-	enum err e = read_prompts(run, s, r, &t, &p, &g);
+	enum err e = make_generation(run, s, &g);
 	TRY_OR(free_all, e, comm_agree(run->world, e));
 	watch_phase("run");
 	TRY_OR(free_all, e, session_generate(s, &g));
 	TRY_OR(free_all, e, grid_traffic(s->grid, rows));
-	e = comm_agree(run->world, comm_rank(run->world) == 0 ? report(run, s, &g, p, rows) : ERR_OK);
+	e = comm_agree(run->world, run->prompts ? report(run, s, &g, run->prompts, rows) : ERR_OK);
 free_all:
 	answers_free(g.answers, g.n_requests);
 	mem_free(g.all_logits);
-	prompts_destroy(p);
-	tokenizer_close(t);
 	return e;
 }
 
@@ -126,8 +144,10 @@ static enum err body(struct comm *world, void *arg)
 	struct session_wish wish;
 	watch_phase("start");
 	TRY(job_recipe(world, run.o, &r));
+	run.recipe = r;
 	job_wish(r, &wish);
 	wish.phase = phase;
+	wish.prepare = prepare;
 	wish.planned = planned;
 	wish.loading = loading;
 	wish.arg = &run;
@@ -136,11 +156,13 @@ static enum err body(struct comm *world, void *arg)
 		e = session_create(world, &wish, &place, &s);
 	progress_end(&run.progress);
 	if (!e)
-		e = run_prompts(&run, s, r);
+		e = run_prompts(&run, s);
 	if (e && s && s->broken) {   /* others may still wait inside a step */
 		LOG_RANK(ERROR, "%s", err_sentence());
 		comm_mpi_abort(err_exit_status(e));
 	}
+	prompts_destroy(run.prompts);
+	tokenizer_close(run.tokenizer);
 	session_destroy(s);
 	place_free(&place);
 	recipe_destroy(r);

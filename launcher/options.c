@@ -3,7 +3,7 @@
 #include "launcher/options_rows.h"
 
 #include "base/mem.h"
-#include "launcher/nearest.h"
+#include "launcher/words.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,11 +29,13 @@ static enum err unknown_option(const struct parse *p, const char *name)
 			nearest_offer(&near, name, option_rows[i].name);
 	const char *word = nearest_word(&near, name), *command = p->command ? p->command->name : "";
 	if (elsewhere && !p->command)
-		return ERR(USAGE, "the option %s stands after the command, as shardrun run RECIPE %s", elsewhere->name, elsewhere->name);
+		return ERR(USAGE, "the option %s stands after the command, as shardrun run RECIPE %s", elsewhere->name,
+			   elsewhere->name);
 	if (elsewhere)
-		return ERR(USAGE, "%s has no option %s; shardrun %s --help lists what it has", command, elsewhere->name, command);
-	return ERR(USAGE, "unknown option %.60s%s%s; shardrun %s%s--help lists all", name, word ? ", the nearest known is " : "",
-		   word ? word : "", command, *command ? " " : "");
+		return ERR(USAGE, "%s has no option %s; shardrun %s --help lists what it has", command, elsewhere->name,
+			   command);
+	return ERR(USAGE, "unknown option %s%s%s; shardrun %s%s--help lists all", SHOWN(name),
+		   word ? ", the nearest known is " : "", word ? word : "", command, *command ? " " : "");
 }
 
 static enum err parse_number(const char *option, const char *text, const struct option_row *row, int64_t *out)
@@ -41,8 +43,8 @@ static enum err parse_number(const char *option, const char *text, const struct 
 	size_t n = strspn(text, "0123456789");
 	if (!n || n > 17 || text[n] || (n > 1 && text[0] == '0') || strtoll(text, NULL, 10) < row->min ||
 	    strtoll(text, NULL, 10) > row->max)
-		return ERR(USAGE, "%s: found \"%.60s\", allowed: a whole number from %lld to %lld", option, text, (long long)row->min,
-			   (long long)row->max);
+		return ERR(USAGE, "%s: found \"%s\", allowed: a whole number from %lld to %lld", option, SHOWN(text),
+			   (long long)row->min, (long long)row->max);
 	*out = strtoll(text, NULL, 10);
 	return ERR_OK;
 }
@@ -95,7 +97,7 @@ static enum err take_text(const struct parse *p, const struct option_row *row, c
 {
 	const char **slot = field(p, row);
 	if (*slot)
-		return ERR(USAGE, "%s is there twice: \"%.60s\" and \"%.60s\"", row->name, *slot, text);
+		return ERR(USAGE, "%s is there twice: \"%s\" and \"%s\"", row->name, SHOWN(*slot), SHOWN(text));
 	if (!*text)
 		return ERR(USAGE, "%s: found nothing, needs %s", row->name, row->argument);
 	*slot = text;
@@ -149,7 +151,7 @@ static enum err take_option(struct parse *p)
 	}
 	if (row->kind == OPTION_FLAG || (row->kind == OPTION_KEY_FLAG && !equals)) {
 		if (equals)
-			return ERR(USAGE, "%s takes no value, found \"%.60s\"", row->name, equals + 1);
+			return ERR(USAGE, "%s takes no value, found \"%s\"", row->name, SHOWN(equals + 1));
 		if (row->kind == OPTION_KEY_FLAG)
 			return take_value(p, row, "true");
 		*(int *)field(p, row) = 1;
@@ -179,8 +181,8 @@ static enum err take_command(struct parse *p, const char *name)
 		}
 	}
 	const char *word = nearest_word(&near, name);
-	return ERR(USAGE, "unknown command \"%.60s\"%s%s; shardrun --help lists all", name, word ? ", the nearest known is " : "",
-		   word ? word : "");
+	return ERR(USAGE, "unknown command \"%s\"%s%s; shardrun --help lists all", SHOWN(name),
+		   word ? ", the nearest known is " : "", word ? word : "");
 }
 
 static enum err take_positional(struct parse *p, const char *arg)
@@ -193,12 +195,15 @@ static enum err take_positional(struct parse *p, const char *arg)
 		return ERR_OK;
 	}
 	if (!*arg)
-		return ERR(USAGE, "%s: found an empty %s", p->command->name, p->command->positional ? p->command->positional : "argument");
+		return ERR(USAGE, "%s: found an empty %s", p->command->name,
+			   p->command->positional ? p->command->positional : "argument");
 	if (!p->command->positional)
-		return ERR(USAGE, "%s takes no \"%.60s\"; shardrun %s --help shows what it takes", p->command->name, arg, p->command->name);
+		return ERR(USAGE, "%s takes no \"%s\"; shardrun %s --help shows what it takes", p->command->name,
+			   SHOWN(arg), p->command->name);
 	const char **slot = p->command->command == COMMAND_INSPECT ? &o->model : &o->recipe;
 	if (*slot)
-		return ERR(USAGE, "%s takes one %s, found \"%.60s\" and \"%.60s\"%s", p->command->name, p->command->positional, *slot, arg,
+		return ERR(USAGE, "%s takes one %s, found \"%s\" and \"%s\"%s", p->command->name, p->command->positional,
+			   SHOWN(*slot), SHOWN(arg),
 			   p->command->command == COMMAND_RUN ? "; a prompt is given with --prompt" : "");
 	*slot = arg;
 	return ERR_OK;
@@ -231,7 +236,9 @@ static enum err check(struct parse *p)
 	if (o->help || o->version || o->reference)
 		return ERR_OK;
 	if (!p->command)
-		return ERR(USAGE, "a command is needed: run, batch, serve, bench, plan, topo, script or inspect; shardrun --help explains them");
+		return ERR(USAGE,
+			   "a command is needed: run, batch, serve, bench, plan, topo, script or inspect; "
+			   "shardrun --help explains them");
 	if (p->command->positional && !o->recipe && !o->model)
 		return ERR(USAGE, "%s needs a %s%s", p->command->name, p->command->positional,
 			   p->command->command == COMMAND_INSPECT ? "" : ", or --model PATH");

@@ -70,13 +70,16 @@ static void help_for_program(struct bytes *to)
 	}
 	bytes_printf(to, "\n");
 	put_options(to, NULL, 0);
-	bytes_printf(to, "\nshardrun COMMAND --help shows a command's options. Results go to stdout, everything else to stderr.\n"
+	bytes_printf(to,
+		     "\nshardrun COMMAND --help shows a command's options.\n"
+		     "Results go to stdout, everything else to stderr.\n"
 			 "\nExit status:\n");
 	for (int e = ERR_OK; e < ERR_COUNT; e++) {
 		char left[16];
 		snprintf(left, sizeof left, "  %d", err_exit_status((enum err)e));
 		if (e == ERR_OK || err_exit_status((enum err)e) != err_exit_status((enum err)(e - 1)))
-			put_entry(to, left, e == ERR_USAGE ? "the command line or the recipe is wrong" : e == ERR_OK ? "all is well" : err_text((enum err)e));
+			put_entry(to, left, e == ERR_USAGE ? "the command line or the recipe is wrong" :
+					    e == ERR_OK ? "all is well" : err_text((enum err)e));
 	}
 	bytes_printf(to, "\nThe keys of a recipe:\n\n");
 	recipe_help(to);

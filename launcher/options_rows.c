@@ -13,13 +13,15 @@ enum {
 
 #define AT(field) offsetof(struct options, field)
 #define FLAG(name, letter, commands, field, help) { name, letter, OPTION_FLAG, commands, AT(field), NULL, NULL, 0, 0, help }
-#define TEXT(name, commands, field, argument, help) { name, NULL, OPTION_TEXT, commands, AT(field), argument, NULL, 0, 0, help }
+#define TEXT(name, commands, field, argument, help) \
+	{ name, NULL, OPTION_TEXT, commands, AT(field), argument, NULL, 0, 0, help }
 #define NUMBER(name, commands, field, max, help) { name, NULL, OPTION_NUMBER, commands, AT(field), "N", NULL, 1, max, help }
 #define KEY(name, commands, argument, key) { name, NULL, OPTION_KEY, commands, 0, argument, key, 0, 0, NULL }
 
 const struct option_row option_rows[] = {
 	{ "--prompt", NULL, OPTION_PROMPT, RUN, 0, "TEXT", NULL, 0, 0,
-	  "A prompt; may be given several times. Other users of the machine can see it in `ps`: --prompt-file or stdin keep it private." },
+	  "A prompt; may be given several times. Other users of the machine can see it in `ps`: --prompt-file or stdin "
+	  "keep it private." },
 	TEXT("--prompt-file", RUN, prompt_file, "FILE", "The whole file is one prompt."),
 	{ "--prompt-ids", NULL, OPTION_IDS, RUN, 0, "N,N,...", NULL, 0, INT32_MAX, "One prompt as token ids." },
 	TEXT("--logits", RUN, logits, "FILE.npy", "Writes the logits of every prompt position, in NumPy's format."),
@@ -27,10 +29,12 @@ const struct option_row option_rows[] = {
 	TEXT("--output", BATCH, output, "FILE.jsonl", "Where the answers go, one line each."),
 	NUMBER("--prompt-tokens", BENCH, prompt_tokens, 16777216, "Tokens of each prompt."),
 	NUMBER("--new-tokens", BENCH, new_tokens, 16777216, "Tokens to generate for each prompt."),
-	{ "--sequences", NULL, OPTION_NUMBERS, BENCH, AT(sequences), "N,N,...", NULL, 1, 1048576, "Numbers of sequences to measure." },
+	{ "--sequences", NULL, OPTION_NUMBERS, BENCH, AT(sequences), "N,N,...", NULL, 1, 1048576,
+	  "Numbers of sequences to measure." },
 	TEXT("--cluster", PLAN | TOPO, cluster, "SPEC",
 	     "The machines: an hwloc XML file, a synthetic string as \"pack:2 numa:2 core:8 pu:1\", or \"N x\" one of them."),
-	FLAG("--tokenize", NULL, INSPECT, tokenize, "Each line of stdin is a JSON string, each line of stdout its token ids."),
+	FLAG("--tokenize", NULL, INSPECT, tokenize,
+	     "Each line of stdin is a JSON string, each line of stdout its token ids."),
 	TEXT("--model", WITH_RECIPE | INSPECT, model, "PATH", "The model; replaces model.path, or the whole recipe."),
 	{ "--set", NULL, OPTION_SET, WITH_RECIPE, 0, "KEY=VALUE", NULL, 0, 0,
 	  "Changes one key of the recipe, as --set parallel.tp=2; shardrun --help lists all." },
@@ -41,7 +45,8 @@ const struct option_row option_rows[] = {
 	KEY("--top-p", GENERATES, "X", "generation.top_p"),
 	KEY("--min-p", GENERATES, "X", "generation.min_p"),
 	KEY("--seed", GENERATES, "N", "generation.seed"),
-	{ "--stop", NULL, OPTION_KEY, GENERATES, 0, "TEXT", "generation.stop", 0, 0, "A text that ends an answer; may be given several times." },
+	{ "--stop", NULL, OPTION_KEY, GENERATES, 0, "TEXT", "generation.stop", 0, 0,
+	  "A text that ends an answer; may be given several times." },
 	{ "--ignore-eos", NULL, OPTION_KEY_FLAG, GENERATES, 0, NULL, "generation.ignore_eos", 0, 0, NULL },
 	KEY("--tp", WITH_RECIPE, "N", "parallel.tp"),
 	KEY("--pp", WITH_RECIPE, "N", "parallel.pp"),
@@ -64,19 +69,24 @@ const struct option_row option_rows[] = {
 	FLAG("--verbose", "-v", ANY & ~BIT(COMMAND_NONE), verbose, "Says more of what is done."),
 	FLAG("--help", "-h", ANY, help, "Prints this."),
 	FLAG("--version", "-V", ANY, version, "Prints the version."),
-	FLAG("--reference", NULL, BIT(COMMAND_NONE), reference, "Prints a recipe with every key, its default and its meaning."),
+	FLAG("--reference", NULL, BIT(COMMAND_NONE), reference,
+	     "Prints a recipe with every key, its default and its meaning."),
 };
 const int n_option_rows = (int)(sizeof option_rows / sizeof option_rows[0]);
 
 const struct command_row command_rows[] = {
 	{ COMMAND_RUN, "run", "RECIPE", "RECIPE [-] [options]", "Continues prompts and prints the text as it comes.",
 	  "Without a prompt, or with \"-\", every line of stdin is one." },
-	{ COMMAND_BATCH, "batch", "RECIPE", "RECIPE --input FILE.jsonl --output FILE.jsonl [options]", "Answers a file of requests.", "" },
-	{ COMMAND_SERVE, "serve", "RECIPE", "RECIPE [options]", "Serves the model over HTTP as OpenAI's interface does.", "" },
+	{ COMMAND_BATCH, "batch", "RECIPE", "RECIPE --input FILE.jsonl --output FILE.jsonl [options]",
+	  "Answers a file of requests.", "" },
+	{ COMMAND_SERVE, "serve", "RECIPE", "RECIPE [options]",
+	  "Serves the model over HTTP as OpenAI's interface does.", "" },
 	{ COMMAND_BENCH, "bench", "RECIPE", "RECIPE [options]", "Measures how fast the model runs.", "" },
-	{ COMMAND_PLAN, "plan", "RECIPE", "RECIPE [--cluster SPEC] [options]", "Shows what would run where; needs no cluster.", "" },
+	{ COMMAND_PLAN, "plan", "RECIPE", "RECIPE [--cluster SPEC] [options]",
+	  "Shows what would run where; needs no cluster.", "" },
 	{ COMMAND_TOPO, "topo", NULL, "[--cluster SPEC] [options]", "Shows what the machines look like.", "" },
-	{ COMMAND_SCRIPT, "script", "RECIPE", "RECIPE [options]", "Prints the Slurm batch script that runs the recipe.", "" },
+	{ COMMAND_SCRIPT, "script", "RECIPE", "RECIPE [options]",
+	  "Prints the Slurm batch script that runs the recipe.", "" },
 	{ COMMAND_INSPECT, "inspect", "MODEL", "MODEL [--tokenize] [options]", "Shows what is in a model.", "" },
 	{ COMMAND_NONE, NULL, NULL, NULL, NULL, NULL },
 };

@@ -20,7 +20,7 @@ struct option_row {
 	const char *name;          /* "--json" */
 	const char *letter;        /* "-q", NULL: none */
 	enum option_kind kind;
-	unsigned commands;         /* bit 1 << COMMAND_X: the commands that have it; bit COMMAND_NONE: also before a command */
+	unsigned commands;         /* bit 1 << COMMAND_X: who has it; bit COMMAND_NONE: also before a command */
 	size_t offset;             /* in struct options */
 	const char *argument;      /* "FILE" in help; NULL: takes no value */
 	const char *key;           /* of the recipe */

@@ -175,8 +175,9 @@ enum err recipe_set(struct recipe *r, const char *assignment)
 {
 	char key[64], source[80];
 	const char *equals = strchr(assignment, '=');
-	if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof key)
-		return ERR(RECIPE, "--set %.60s: found no key and \"=\", write it as --set parallel.tp=2", assignment);
+	if (!equals || equals == assignment)
+		return ERR(RECIPE, "--set %s: found no key and \"=\", write it as --set parallel.tp=2",
+			   SHOWN(assignment));
 	snprintf(key, sizeof key, "%.*s", (int)(equals - assignment), assignment);
 	snprintf(source, sizeof source, "--set %s", key);
 	return set(r, row_find(key) ? source : "--set", key, equals + 1);

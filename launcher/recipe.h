@@ -20,7 +20,7 @@ struct recipe {
 		int64_t tp, pp, ep, dp, etp;
 		struct recipe_list pp_layers;
 		int tp_across_nodes;
-		int wire;
+		int wire;                      /* auto, exact */
 	} parallel;
 	struct {
 		int backend;                   /* cpu, cuda, auto */
@@ -50,7 +50,10 @@ struct recipe {
 		int with;                      /* auto, mpirun, srun */
 		int64_t nodes, ranks_per_node;
 		struct recipe_strings hosts;
-		struct { char *partition, *account, *time, *qos, *constraint, *modules, *gpus_per_node, *extra; int64_t mem_bytes; } slurm;
+		struct {
+			char *partition, *account, *time, *qos, *constraint, *modules, *gpus_per_node, *extra;
+			int64_t mem_bytes;
+		} slurm;
 	} launch;
 	struct { char *host; int64_t port; char *api_key_file, *endpoint_file; } serve;
 };
@@ -58,8 +61,9 @@ struct recipe {
 /* Every key at its default. A text that is not given is "", never NULL. */
 enum err recipe_create(struct recipe **out);
 void recipe_destroy(struct recipe *r);
-/* YAML text; `name` is the file in sentences. Errors: ERR_RECIPE "name:line:column: key: found ..., allowed ...". On error the
- * recipe is as before. recipe_load takes relative paths (every key of type path) from the recipe's directory; --set does not. */
+/* YAML text; `name` is the file in sentences. Errors: ERR_RECIPE "name:line:column: key: found ..., allowed ...". On error
+ * the recipe is as before. recipe_load takes relative paths (every key of type path) from the recipe's directory; --set does
+ * not. */
 enum err recipe_parse(struct recipe *r, const char *name, const char *text, size_t bytes);
 enum err recipe_load(struct recipe *r, const char *path);
 /* "a.b=value"; sentences name it "--set a.b". The value is text as it stands; a list is 1,2 or ["a", "b"]. */

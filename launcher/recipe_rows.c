@@ -4,14 +4,14 @@
 
 #define AT(field) offsetof(struct recipe, field)
 #define NUMBER(key, field, initial, min, max, has_auto, unit, help) \
-	{ key, ROW_COUNT, AT(field), initial, min, max, has_auto, unit, NULL, help }
+	{ key, ROW_COUNT, AT(field), initial, min, max, has_auto, unit, NULL, help, 0 }
 #define WORDS(...) ((const char *const[]){ __VA_ARGS__, NULL })
-#define CHOICE(key, field, initial, words, help) { key, ROW_CHOICE, AT(field), initial, 0, 0, 0, NULL, words, help }
-#define FLAG(key, field, initial, help) { key, ROW_BOOL, AT(field), initial, 0, 0, 0, NULL, NULL, help }
-#define SIZE(key, field, help) { key, ROW_SIZE, AT(field), "auto", 1, 0x1p50, 1, NULL, NULL, help }
-#define REAL(key, field, initial, min, max, help) { key, ROW_REAL, AT(field), initial, min, max, 0, NULL, NULL, help }
-#define STRING(key, field, initial, help) { key, ROW_STRING, AT(field), initial, 0, 1000, 0, NULL, NULL, help }
-#define FILE_PATH(key, field, help) { key, ROW_PATH, AT(field), "", 0, 1000, 0, NULL, NULL, help }
+#define CHOICE(key, field, initial, words, help) { key, ROW_CHOICE, AT(field), initial, 0, 0, 0, NULL, words, help, 0 }
+#define FLAG(key, field, initial, help) { key, ROW_BOOL, AT(field), initial, 0, 0, 0, NULL, NULL, help, 0 }
+#define SIZE(key, field, help) { key, ROW_SIZE, AT(field), "auto", 1, 0x1p50, 1, NULL, NULL, help, 0 }
+#define REAL(key, field, initial, min, max, help) { key, ROW_REAL, AT(field), initial, min, max, 0, NULL, NULL, help, 0 }
+#define STRING(key, field, initial, help) { key, ROW_STRING, AT(field), initial, 0, 1000, 0, NULL, NULL, help, 0 }
+#define FILE_PATH(key, field, help) { key, ROW_PATH, AT(field), "", 0, 1000, 0, NULL, NULL, help, 0 }
 
 const struct row rows[] = {
 	FILE_PATH("model.path", model.path,
@@ -30,7 +30,7 @@ const struct row rows[] = {
 	NUMBER("parallel.etp", parallel.etp, "auto", 1, 4096, 1, "ranks",
 	       "Ranks that share the columns of one expert. auto: the largest divisor of dp x tp / ep that fits inside tp."),
 	{ "parallel.pp_layers", ROW_COUNTS, AT(parallel.pp_layers), "[]", 1, 4096, 0, "layers", NULL,
-	  "Layers of each stage, first stage first, as [2, 2, 1, 1]. Empty: as even as can be." },
+	  "Layers of each stage, first stage first, as [2, 2, 1, 1]. Empty: as even as can be.", 0 },
 	FLAG("parallel.tp_across_nodes", parallel.tp_across_nodes, "false",
 	     "Allows a tp group to cross nodes, which makes every layer wait for the network."),
 	CHOICE("parallel.wire", parallel.wire, "auto", WORDS("auto", "exact"),
@@ -73,29 +73,34 @@ const struct row rows[] = {
 	NUMBER("generation.seed", generation.seed, "0", 0, 0x1p53, 0, NULL,
 	       "Start of the random numbers: the same seed gives the same text on any layout."),
 	{ "generation.stop", ROW_STRINGS, AT(generation.stop), "[]", 1, 1000, 0, NULL, NULL,
-	  "Texts that end an answer, at most 16, as [\"\\n\\n\", \"END\"]." },
+	  "Texts that end an answer, at most 16, as [\"\\n\\n\", \"END\"].", 1 },
 	FLAG("generation.ignore_eos", generation.ignore_eos, "false",
 	     "Goes on after the model's end-of-text token, up to max_tokens; for measurements."),
 
-	CHOICE("launch.with", launch.with, "auto", WORDS("auto", "mpirun", "srun"), "What starts the ranks when shardrun starts itself."),
+	CHOICE("launch.with", launch.with, "auto", WORDS("auto", "mpirun", "srun"),
+	       "What starts the ranks when shardrun starts itself."),
 	NUMBER("launch.nodes", launch.nodes, "auto", 1, 65536, 1, "nodes", "Nodes to run on. auto: all there are."),
 	NUMBER("launch.ranks_per_node", launch.ranks_per_node, "auto", 1, 4096, 1, "ranks",
 	       "Ranks on each node. auto: one per accelerator, or one per NUMA node."),
 	{ "launch.hosts", ROW_STRINGS, AT(launch.hosts), "[]", 1, 255, 0, NULL, NULL,
-	  "Hosts to run on when no batch system gives them, at most 16 entries, as [node1, \"node[2-64]\"]." },
+	  "Hosts to run on when no batch system gives them, at most 16 entries, as [node1, \"node[2-64]\"].", 0 },
 	STRING("launch.slurm.partition", launch.slurm.partition, "", "Slurm partition. Empty: the site's default."),
 	STRING("launch.slurm.account", launch.slurm.account, "", "Slurm account to charge. Empty: your default."),
-	STRING("launch.slurm.time", launch.slurm.time, "01:00:00", "Time limit as Slurm writes it: [days-]hours:minutes:seconds."),
+	STRING("launch.slurm.time", launch.slurm.time, "01:00:00",
+	       "Time limit as Slurm writes it: [days-]hours:minutes:seconds."),
 	STRING("launch.slurm.qos", launch.slurm.qos, "", "Slurm quality of service. Empty: your default."),
 	STRING("launch.slurm.constraint", launch.slurm.constraint, "", "Node features to ask for. Empty: none."),
 	STRING("launch.slurm.modules", launch.slurm.modules, "",
 	       "Environment modules to load in the batch script, with blanks between. Empty: none."),
 	STRING("launch.slurm.gpus_per_node", launch.slurm.gpus_per_node, "",
 	       "Accelerators per node as Slurm writes them: \"8\" or \"h100:8\". Empty: none."),
-	STRING("launch.slurm.extra", launch.slurm.extra, "", "More sbatch options, with blanks between, as \"--exclusive\"."),
-	SIZE("launch.slurm.mem_bytes", launch.slurm.mem_bytes, "Memory per node to ask Slurm for. auto: the site's default."),
+	STRING("launch.slurm.extra", launch.slurm.extra, "",
+	       "More sbatch options, with blanks between, as \"--exclusive\"."),
+	SIZE("launch.slurm.mem_bytes", launch.slurm.mem_bytes,
+	     "Memory per node to ask Slurm for. auto: the site's default."),
 
-	STRING("serve.host", serve.host, "127.0.0.1", "Address to listen on. Anything but 127.0.0.1 is reachable by others."),
+	STRING("serve.host", serve.host, "127.0.0.1",
+	       "Address to listen on. Anything but 127.0.0.1 is reachable by others."),
 	NUMBER("serve.port", serve.port, "8080", 1, 65535, 1, NULL, "TCP port. auto: any free one, which is printed."),
 	FILE_PATH("serve.api_key_file", serve.api_key_file,
 	       "File whose first line is the key that clients must send; only you should be able to read it."),

@@ -6,6 +6,7 @@
 #define SHARDRUN_LAUNCHER_RECIPE_ROWS_H
 
 #include "launcher/recipe.h"
+#include "launcher/words.h"
 
 enum row_type { ROW_CHOICE, ROW_BOOL, ROW_COUNT, ROW_SIZE, ROW_REAL, ROW_STRING, ROW_PATH, ROW_COUNTS, ROW_STRINGS };
 
@@ -19,6 +20,7 @@ struct row {
 	const char *unit;          /* "tokens"; NULL: none */
 	const char *const *choices; /* words, NULL at the end; the value is the index */
 	const char *help;          /* one sentence or two */
+	int line_breaks;           /* a text may hold line breaks and tabs */
 };
 extern const struct row rows[];
 extern const int n_rows;
@@ -60,11 +62,5 @@ enum err yaml_apply_list(struct recipe *r, const struct row *row, const char *te
 enum err unknown_key(const char *place, const char *found);
 /* ERR_RECIPE with line and column unless the text is UTF-8 without control characters and without tabs in front. */
 enum err text_check(const char *name, const char *text, size_t bytes);
-int text_is_utf8(const char *text, size_t bytes);
-
-enum { SHOWN_BYTES = 60 };
-struct shown { char text[SHOWN_BYTES + 8]; };
-/* Text as found, made fit for a sentence: short, whole characters, no control characters. */
-struct shown text_shown(const char *text, size_t bytes);
 
 #endif

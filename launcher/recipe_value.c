@@ -38,7 +38,8 @@ void value_allowed(const struct row *row, struct bytes *to)
 	case ROW_STRING: bytes_printf(to, "a text of at most %.0f bytes", row->max); break;
 	case ROW_PATH: bytes_printf(to, "a path of at most %.0f bytes", row->max); break;
 	case ROW_COUNTS:
-		bytes_printf(to, "a list of at most %d numbers, each %.0f to %.0f%s%s", RECIPE_MAX_LIST, row->min, row->max, blank, unit);
+		bytes_printf(to, "a list of at most %d numbers, each %.0f to %.0f%s%s", RECIPE_MAX_LIST, row->min, row->max,
+			     blank, unit);
 		break;
 	case ROW_STRINGS:
 		bytes_printf(to, "a list of at most 16 texts, each %.0f to %.0f bytes", row->min, row->max);
@@ -52,7 +53,8 @@ static enum err refuse(const struct row *row, const struct place *place, const c
 	value_allowed(row, &allowed);
 	enum err e = allowed.error;
 	if (!e)
-		e = ERR(RECIPE, "%s: found \"%s\", allowed: %s%s%s%s", place->text, text_shown(text, bytes).text, bytes_text(&allowed),
+		e = ERR(RECIPE, "%s: found \"%s\", allowed: %s%s%s%s", place->text, text_shown(text, bytes).text,
+			bytes_text(&allowed),
 			*hint ? " (" : "", hint, *hint ? ")" : "");
 	bytes_free(&allowed);
 	return e;
@@ -103,11 +105,13 @@ static const char *size_hint(const char *text)
 		return "add a unit";
 	if (text[n] == '.' || text[n] == '_' || (n > 1 && text[0] == '0'))
 		return "write a whole number, in a smaller unit if need be";
-	for (const char *letter = "kmgt"; *letter; letter++)
-		if (tolower((unsigned char)*unit) == *letter)
-			return *letter == 'k' ? "kB is 1000 bytes, KiB is 1024" : *letter == 'm' ? "MB is 10^6 bytes, MiB is 2^20" :
-			       *letter == 'g' ? "GB is 10^9 bytes, GiB is 2^30" : "TB is 10^12 bytes, TiB is 2^40";
-	return "";
+	switch (tolower((unsigned char)*unit)) {
+	case 'k': return "kB is 1000 bytes, KiB is 1024";
+	case 'm': return "MB is 10^6 bytes, MiB is 2^20";
+	case 'g': return "GB is 10^9 bytes, GiB is 2^30";
+	case 't': return "TB is 10^12 bytes, TiB is 2^40";
+	default: return "";
+	}
 }
 
 static enum err parse_size(const struct row *row, const char *text, size_t bytes, const struct place *place, int64_t *out)
@@ -190,27 +194,27 @@ static enum err parse_bool(const struct row *row, const char *text, size_t bytes
 	static const char *const yes[] = { "yes", "y", "on", "true", "1", NULL };
 	static const char *const no[] = { "no", "n", "off", "false", "0", NULL };
 	if (strcmp(text, "true") && strcmp(text, "false"))
-		return refuse(row, place, text, bytes, is_word_of(text, yes) ? "write true" : is_word_of(text, no) ? "write false" : "");
+		return refuse(row, place, text, bytes,
+			      is_word_of(text, yes) ? "write true" : is_word_of(text, no) ? "write false" : "");
 	*out = text[0] == 't';
 	return ERR_OK;
 }
 
-/* A stop text may hold line breaks and tabs; nothing else needs them. */
 static enum err check_string(const struct row *row, const char *text, size_t bytes, enum style style,
 			     const struct place *place)
 {
 	static const char *const ambiguous[] = { "yes", "no", "on", "off", "true", "false", "y", "n", NULL };
-	int any_text = row->type == ROW_STRINGS && row->offset == offsetof(struct recipe, generation.stop);
 	if (style == STYLE_PLAIN && is_word_of(text, ambiguous))
 		return refuse(row, place, text, bytes, "YAML reads this word as true or false; put it in quotes");
 	if ((double)bytes < row->min || (double)bytes > row->max)
 		return refuse(row, place, text, bytes, "");
-	for (size_t i = 0; i < bytes; i++) {
-		unsigned char c = (unsigned char)text[i];
-		int c1 = c == 0xc2 && (unsigned char)text[i + 1] < 0xa0;   /* U+0080 to U+009F */
-		if (c1 || c == 0x7f || (c < 0x20 && !(any_text && (c == '\n' || c == '\t' || c == '\r'))))
-			return ERR(RECIPE, "%s: found the control character 0x%02x in the text, allowed: printable characters",
-				   place->text, c1 ? (unsigned char)text[i + 1] : c);
+	for (size_t i = 0, n; i < bytes; i += n) {
+		n = text_character(text + i, bytes - i);
+		n = n ? n : 1;
+		if (text_is_control(text + i, n) && !(row->line_breaks && strchr("\n\t\r", text[i])))
+			return ERR(RECIPE,
+				   "%s: found the control character U+%04X in the text, allowed: printable characters",
+				   place->text, (unsigned char)text[i + n - 1]);
 	}
 	if (row->type == ROW_PATH && text[0] == '~' && (text[1] == '/' || !text[1]))
 		return refuse(row, place, text, bytes, "~ is not replaced here; write the directory in full");
@@ -241,7 +245,8 @@ enum err value_store(struct recipe *r, const struct row *row, int item, const ch
 		return ERR(RECIPE, "%s: found a zero byte in the value, allowed: printable characters", place->text);
 	if (item >= max_items)
 		return refuse(row, place, text, bytes, "this list is longer");
-	if (style == STYLE_QUOTED && (row->type == ROW_COUNT || row->type == ROW_REAL || row->type == ROW_BOOL || row->type == ROW_COUNTS))
+	if (style == STYLE_QUOTED && (row->type == ROW_COUNT || row->type == ROW_REAL || row->type == ROW_BOOL ||
+				      row->type == ROW_COUNTS))
 		return refuse(row, place, text, bytes, "write it without quotes");
 	switch (row->type) {
 	case ROW_CHOICE: return parse_choice(row, text, bytes, place, row_field(r, row));
@@ -283,17 +288,23 @@ void value_clear(struct recipe *r, const struct row *row)
 	}
 }
 
+/* Escapes what YAML would not read back as it stands: besides quotes and control characters the Unicode line ends, and
+ * what is refused in a file. */
 void recipe_quote(const char *text, struct bytes *to)
 {
+	size_t bytes = strlen(text);
 	bytes_put(to, "\"", 1);
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c == '"' || c == '\\')
-			bytes_printf(to, "\\%c", c);
-		else if (c < 0x20)
-			bytes_printf(to, "\\x%02x", c);
+	for (size_t i = 0, n; i < bytes; i += n) {
+		n = text_character(text + i, bytes - i);
+		n = n ? n : 1;
+		unsigned code = text_code_point(text + i, n);
+		if (code == '"' || code == '\\')
+			bytes_printf(to, "\\%c", (int)code);
+		else if (text_is_control(text + i, n) || code == 0x2028 || code == 0x2029 || code == 0xfeff || code == 0xfffe ||
+			 code == 0xffff)
+			bytes_printf(to, "\\u%04x", code);
 		else
-			bytes_put(to, text, 1);
+			bytes_put(to, text + i, n);
 	}
 	bytes_put(to, "\"", 1);
 }

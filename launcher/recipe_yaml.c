@@ -7,7 +7,6 @@
 #include "launcher/recipe_rows.h"
 
 #include "base/file.h"
-#include "launcher/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -95,7 +94,8 @@ static struct place at(const struct source *s, const yaml_mark_t *mark, const ch
 	struct place place;
 	size_t n = strlen(s->name);
 	int cut = n > MAX_NAME_BYTES;   /* the end of a path says more than its beginning */
-	snprintf(place.text, sizeof place.text, "%s%s:%zu:%zu%s%.*s", cut ? "..." : "", cut ? s->name + n - MAX_NAME_BYTES : s->name,
+	snprintf(place.text, sizeof place.text, "%s%s:%zu:%zu%s%.*s", cut ? "..." : "",
+		 cut ? s->name + n - MAX_NAME_BYTES : s->name,
 		 mark->line + 1, mark->column + 1, *key ? ": " : "", MAX_KEY_BYTES, key);
 	return place;
 }
@@ -107,7 +107,8 @@ static enum err parser_error(struct source *s)
 	const char *context = p->context ? p->context : "";
 	if (p->error == YAML_MEMORY_ERROR)
 		return ERR(MEMORY, "%s: no memory to read it", s->name);
-	return ERR(RECIPE, "%s: is not YAML: %s%s%s", at(s, &p->problem_mark, "").text, context, *context ? ", " : "", problem);
+	return ERR(RECIPE, "%s: is not YAML: %s%s%s", at(s, &p->problem_mark, "").text, context, *context ? ", " : "",
+		   problem);
 }
 
 static enum err next(struct source *s, yaml_event_t *event)
@@ -134,7 +135,7 @@ static enum err check_event(const struct source *s, const yaml_event_t *event, c
 	struct place place = at(s, &event->start_mark, key);
 	if (event->type == YAML_ALIAS_EVENT)
 		return ERR(RECIPE, "%s: found the alias *%s, aliases are not allowed; write the value again", place.text,
-			   text_shown((const char *)event->data.alias.anchor, strlen((const char *)event->data.alias.anchor)).text);
+			   SHOWN((const char *)event->data.alias.anchor));
 	if (event->type == YAML_SCALAR_EVENT) {
 		anchor = (const char *)event->data.scalar.anchor;
 		tag = (const char *)event->data.scalar.tag;
@@ -147,16 +148,18 @@ static enum err check_event(const struct source *s, const yaml_event_t *event, c
 	}
 	if (anchor)
 		return ERR(RECIPE, "%s: found the anchor &%s, anchors are not allowed; write each value where it is used",
-			   place.text, text_shown(anchor, strlen(anchor)).text);
+			   place.text, SHOWN(anchor));
 	if (tag)
-		return ERR(RECIPE, "%s: found the tag \"%s\", tags are not allowed; quotes make a text of a value", place.text,
-			   text_shown(tag, strlen(tag)).text);
+		return ERR(RECIPE, "%s: found the tag \"%s\", tags are not allowed; quotes make a text of a value",
+			   place.text, SHOWN(tag));
 	if (event->type != YAML_SCALAR_EVENT)
 		return ERR_OK;
 	if (event->data.scalar.style == YAML_LITERAL_SCALAR_STYLE || event->data.scalar.style == YAML_FOLDED_SCALAR_STYLE)
 		return ERR(RECIPE, "%s: found a block text (| or >), write the text on one line in quotes", place.text);
 	if (event->start_mark.line != event->end_mark.line)
-		return ERR(RECIPE, "%s: found a value that goes on on the next line, write it on one line (is the next line indented too far?)",
+		return ERR(RECIPE,
+			   "%s: found a value that goes on on the next line, write it on one line "
+			   "(is the next line indented too far?)",
 			   place.text);
 	return ERR_OK;
 }
@@ -244,7 +247,8 @@ static enum err enter_section(struct source *s, const char *section, const yaml_
 {
 	yaml_event_t event;
 	if (s->seen_sections[section_index(section)]++)
-		return ERR(RECIPE, "%s: the section is there a second time, put its keys together", at(s, mark, section).text);
+		return ERR(RECIPE, "%s: the section is there a second time, put its keys together",
+			   at(s, mark, section).text);
 	TRY(next(s, &event));
 	enum err e = check_event(s, &event, section);
 	if (!e && event.type != YAML_MAPPING_START_EVENT) {
@@ -272,8 +276,8 @@ static enum err read_key(struct source *s, const char *section, const yaml_event
 		return ERR(RECIPE, "%s: found the merge key <<, merging is not allowed; write each value where it is used",
 			   at(s, mark, section).text);
 	if (!row && strchr(name, '.') && (row_find(name) || section_index(name) >= 0))
-		return ERR(RECIPE, "%s: unknown key \"%s\", write \"%s:\" indented below \"%.*s:\"", at(s, mark, "").text, name,
-			   last_part(name), (int)(last_part(name) - 1 - name), name);
+		return ERR(RECIPE, "%s: unknown key \"%s\", write \"%s:\" indented below \"%.*s:\"", at(s, mark, "").text,
+			   name, last_part(name), (int)(last_part(name) - 1 - name), name);
 	if (!row)
 		return unknown_key(at(s, mark, "").text, key);
 	if (s->seen[row - rows]++)
@@ -324,7 +328,8 @@ static enum err close_document(struct source *s)
 	yaml_event_delete(&event);
 	TRY(next(s, &event));
 	if (event.type != YAML_STREAM_END_EVENT)
-		e = ERR(RECIPE, "%s: a second document starts here (---), a recipe is one document", at(s, &event.start_mark, "").text);
+		e = ERR(RECIPE, "%s: a second document starts here (---), a recipe is one document",
+			at(s, &event.start_mark, "").text);
 	yaml_event_delete(&event);
 	return e;
 }
@@ -350,7 +355,8 @@ static enum err read_document(struct source *s)
 		TRY(close_document(s));
 	}
 	if (!s->n_keys)
-		return ERR(RECIPE, "%s:1:1: the recipe is empty, it needs at least \"model:\" and below it \"path:\"", s->name);
+		return ERR(RECIPE, "%s:1:1: the recipe is empty, it needs at least \"model:\" and below it \"path:\"",
+			   s->name);
 	return ERR_OK;
 }
 
@@ -366,6 +372,8 @@ static enum err open_source(struct source *s, const char *text, size_t bytes)
 enum err yaml_apply(struct recipe *r, const char *name, const char *dir, const char *text, size_t bytes)
 {
 	struct source s = { .recipe = r, .name = name, .dir = dir };
+	if (!bytes)
+		text = "";
 	int bom = bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3);
 	TRY(text_check(name, text, bytes));
 	TRY(open_source(&s, text + 3 * bom, bytes - 3 * (size_t)bom));

@@ -10,11 +10,14 @@
 #include "base/mem.h"
 #include "parallel/comm_impl.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
-enum { CHUNK_BYTES = 1 << 30, POLLED_BYTES = 1 << 16, EXCHANGE_TAG = 0, FIRST_USER_TAG = 1 };
+/* What goes in one call of MPI; below INT_MAX. A test compiles this file with a small one. */
+#ifndef COMM_MPI_CHUNK_BYTES
+#define COMM_MPI_CHUNK_BYTES (1 << 30)
+#endif
+
+enum { CHUNK_BYTES = COMM_MPI_CHUNK_BYTES, POLLED_BYTES = 1 << 16, EXCHANGE_TAG = 0, FIRST_USER_TAG = 1 };
 
 struct handle {
 	MPI_Comm mpi;
@@ -77,7 +80,7 @@ static enum err mpi_barrier(struct comm *c)
 static enum err mpi_bcast(struct comm *c, void *data, size_t bytes, int root)
 {
 	MPI_Comm mpi = handle_of(c)->mpi;
-	if (bytes <= POLLED_BYTES) {   /* small ones tell what comes next: the wait may be long */
+	if (bytes <= POLLED_BYTES && bytes <= CHUNK_BYTES) {   /* small ones tell what comes next: the wait may be long */
 		MPI_Request request;
 		TRY_MPI(c, "bcast", MPI_Ibcast(data, (int)bytes, MPI_BYTE, root, mpi, &request));
 		TRY_MPI(c, "bcast", wait_gently(&request, MPI_STATUS_IGNORE));
@@ -114,15 +117,19 @@ static enum err mpi_allreduce(struct comm *c, void *data, size_t n, enum comm_ty
 	return ERR_OK;
 }
 
-/* Fills the handle's counts and displacements; 0 when one of them does not fit an int. */
-static int fill_counts(const struct comm *c, const size_t *counts, const size_t *offsets)
+/* Fills the handle's counts and displacements (one after the other without offsets); 0 when that is too much for one call,
+ * which comes out the same on all ranks. */
+static int fill_counts(const struct comm *c, const size_t *counts, const size_t *offsets, size_t item)
 {
 	const struct handle *h = handle_of(c);
+	size_t end = 0;
 	for (int r = 0; r < c->size; r++) {
-		if (counts[r] > INT_MAX || (offsets && offsets[r] > INT_MAX))
+		size_t at = offsets ? offsets[r] : end;
+		if (at > CHUNK_BYTES / item || counts[r] > CHUNK_BYTES / item - at)
 			return 0;
 		h->counts[r] = (int)counts[r];
-		h->displacements[r] = offsets ? (int)offsets[r] : 0;
+		h->displacements[r] = (int)at;
+		end = at + counts[r];
 	}
 	return 1;
 }
@@ -133,7 +140,7 @@ static enum err mpi_allgather(struct comm *c, const void *from, void *to, const 
 	char *own = (char *)to + offsets[c->rank];
 	if (bytes[c->rank] && own != from)
 		memmove(own, from, bytes[c->rank]);
-	if (fill_counts(c, bytes, offsets)) {
+	if (fill_counts(c, bytes, offsets, 1)) {
 		TRY_MPI(c, "allgather", MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_BYTE, to, h->counts, h->displacements, MPI_BYTE,
 						       h->mpi));
 		return ERR_OK;
@@ -157,10 +164,7 @@ static enum err reduce_to(struct comm *c, const int64_t *data, int64_t *to, size
 static enum err mpi_reduce_scatter(struct comm *c, const int64_t *data, int64_t *to, const size_t *counts)
 {
 	struct handle *h = handle_of(c);
-	size_t total = 0;
-	for (int r = 0; r < c->size; r++)
-		total += counts[r];
-	if (fill_counts(c, counts, NULL) && total <= INT_MAX) {
+	if (fill_counts(c, counts, NULL, sizeof *data)) {
 		TRY_MPI(c, "reduce_scatter", MPI_Reduce_scatter(data, to, h->counts, MPI_INT64_T, MPI_SUM, h->mpi));
 		return ERR_OK;
 	}

@@ -168,8 +168,8 @@ enum err comm_mpi_start(int *argc, char ***argv, struct comm **world)
 	TRY(comm_mpi_wrap(all, "world", world));
 	err_set_rank(comm_rank(*world));
 	if (yields && comm_rank(*world) == 0)
-		LOG_RANK(INFO, "ranks share cores (%d on %d): set OMPI_MCA_mpi_yield_when_idle=1", ranks_of_this_node(),
-			 allowed_cores());
+		LOG_RANK(INFO, "%d ranks share %d cores here: OMPI_MCA_mpi_yield_when_idle=1 was set, so that waiting ranks "
+			 "give way", ranks_of_this_node(), allowed_cores());
 	return ERR_OK;
 }
 

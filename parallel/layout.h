@@ -18,8 +18,8 @@ struct layout {
 struct layout_limits {
 	int n_layers;
 	int n_experts;        /* 0: dense */
-	int head_runs;        /* tp cannot exceed it */
-	int ffn_runs;         /* dense: tp cannot exceed it; experts: etp cannot */
+	int heads;            /* tp cannot exceed it */
+	int ffn_blocks;       /* blocks of FFN columns: tp of a dense model cannot exceed it, nor etp of experts */
 };
 
 /* Ranks of one expert group = ep * etp. */

@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PHASE_WORDS = 8, POLL_MS = 200, LAUNCHER_MS = 500, ABORT_MS = 1000, STATUS_LOST = 5 };
+enum { PHASE_WORDS = 8, POLL_MS = 200, SETTLE_MS = 100, LAUNCHER_MS = 2500, ABORT_MS = 1000, STATUS_LOST = 5 };
 enum { STOP, SIGNALS, FIRST_PEER };   /* places in watch.polls; peer i is at FIRST_PEER + i */
 
 struct slot {
@@ -180,7 +180,7 @@ static void name_lost(void)
 	}
 }
 
-/* Waits for the launcher's SIGTERM; 0 when it did not come in time. */
+/* Waits for the launcher's SIGTERM, which mpirun of Open MPI 4.1 sends a second after a loss; 0 when it did not come. */
 static int launcher_ends_within(int ms)
 {
 	struct pollfd p = { .fd = watch.polls[SIGNALS].fd, .events = POLLIN };
@@ -199,7 +199,7 @@ static void *exit_soon(void *unused)
 static void end_job(int speaks)
 {
 	pthread_t timer;
-	if (launcher_ends_within(speaks ? LAUNCHER_MS : 4 * LAUNCHER_MS))
+	if (launcher_ends_within(speaks ? LAUNCHER_MS : 2 * LAUNCHER_MS))
 		_exit(STATUS_LOST);
 	if (pthread_create(&timer, NULL, exit_soon, NULL))
 		_exit(STATUS_LOST);
@@ -223,6 +223,7 @@ static void end_as_told(void)
 	_exit(STATUS_LOST);
 }
 
+/* Not by PR_SET_PDEATHSIG: that also fires when only the launcher's thread that made this process ends. */
 static void end_without_launcher(void)
 {
 	if (claim())
@@ -242,6 +243,9 @@ static void *watchdog(void *unused)
 		if (watch.polls[SIGNALS].revents)
 			end_as_told();
 		if (find_lost(0)) {
+			/* Slurm ends a job with SIGKILL for all: who is still there a moment later has seen a loss, not that */
+			if (launcher_ends_within(SETTLE_MS))
+				end_as_told();
 			int speaks = claim();
 			if (speaks)
 				name_lost();

@@ -32,6 +32,8 @@ static enum err size_kv(struct plan *p, const struct model *m, const struct plan
 {
 	int64_t per_sequence = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 	int64_t pages = per_sequence * wish->sequences, largest = 0;
+	if (wish->useful_pages > 0 && pages > wish->useful_pages)
+		pages = wish->useful_pages;
 	for (int r = 0; r < p->n_ranks; r++) {
 		int64_t bytes = stage_page_bytes(m, &p->ranks[r].shard, wish->kv_type);
 		largest = bytes > largest ? bytes : largest;

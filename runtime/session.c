@@ -102,7 +102,10 @@ enum err session_create(struct comm *world, const struct session_wish *wish, str
 	TRY_OR(destroy, e, open_model(s, wish));
 	TRY_OR(destroy, e, agree_on_kernels(world, wish->isa, &s->kernels));
 	enter(wish, "plan");
-	e = plan_make(&s->model, s->files, place, &wish->plan, wish->check_memory, &s->plan);
+	struct plan_wish plan_wish = wish->plan;
+	if (wish->prepare)
+		TRY_OR(destroy, e, comm_agree(world, wish->prepare(wish->arg, s->files, &s->model, &plan_wish)));
+	e = plan_make(&s->model, s->files, place, &plan_wish, wish->check_memory, &s->plan);
 	if (!e)
 		e = MEM_NEW((size_t)s->plan.n_ranks, struct member, &members);
 	TRY_OR(destroy, e, comm_agree(world, e));

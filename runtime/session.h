@@ -20,6 +20,9 @@ struct session_wish {
 	int check_memory;
 	/* Called on each rank between the steps of session_create; may be NULL. phase: "model", "plan", "load", "ready". */
 	void (*phase)(void *arg, const char *phase);
+	/* COLLECTIVE, when the model is known and nothing is planned: may change the plan's wish (the same on all ranks), as when
+	 * the prompts show how much KV cache is of use. Errors are agreed after it. */
+	enum err (*prepare)(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan);
 	/* On the head, once the plan stands and before anything is loaded. */
 	void (*planned)(void *arg, const struct plan *p, const struct model *m, const struct place *place);
 	/* While loading, on each rank: its own bytes. */

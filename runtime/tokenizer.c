@@ -76,11 +76,13 @@ static enum err encode_words(struct encoder *e, const char *text, size_t bytes, 
 	return ERR_OK;
 }
 
-static enum err encode_section(struct encoder *e, const char *text, size_t bytes, bool at_start, int flags, struct tokens *out)
+static enum err encode_section(struct encoder *e, const char *text, size_t bytes, bool at_start, int flags,
+			       struct tokens *out)
 {
 	TRY(normal_apply(&e->t->normal, e->matcher, text, bytes, &e->normal, &e->spare));
 	e->cut.n = 0;
-	TRY(added_cut(&e->t->normalized, bytes_text(&e->normal), e->normal.size, flags & TOKENIZE_PARSE_SPECIAL, at_start, &e->cut));
+	TRY(added_cut(&e->t->normalized, bytes_text(&e->normal), e->normal.size, flags & TOKENIZE_PARSE_SPECIAL, at_start,
+		      &e->cut));
 	for (int64_t i = 0; i < e->cut.n; i++) {
 		const struct span *s = &e->cut.items[i];
 		if (s->id >= 0)
@@ -97,13 +99,15 @@ static enum err encode(struct encoder *e, const char *text, size_t bytes, int fl
 	TRY(e->repaired.error);
 	for (int64_t i = 0; (flags & TOKENIZE_ADD_SPECIAL) && i < e->t->before.n; i++)
 		TRY(tokens_push(out, e->t->before.ids[i]));
-	TRY(added_cut(&e->t->raw, bytes_text(&e->repaired), e->repaired.size, flags & TOKENIZE_PARSE_SPECIAL, true, &e->raw));
+	TRY(added_cut(&e->t->raw, bytes_text(&e->repaired), e->repaired.size, flags & TOKENIZE_PARSE_SPECIAL, true,
+		      &e->raw));
 	for (int64_t i = 0; i < e->raw.n; i++) {
 		const struct span *s = &e->raw.items[i];
 		if (s->id >= 0)
 			TRY(tokens_push(out, s->id));
 		else
-			TRY(encode_section(e, bytes_text(&e->repaired) + s->begin, s->end - s->begin, s->at_start, flags, out));
+			TRY(encode_section(e, bytes_text(&e->repaired) + s->begin, s->end - s->begin, s->at_start, flags,
+					   out));
 	}
 	for (int64_t i = 0; (flags & TOKENIZE_ADD_SPECIAL) && i < e->t->after.n; i++)
 		TRY(tokens_push(out, e->t->after.ids[i]));

@@ -99,7 +99,8 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
 	return end;
 }
 
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start, struct spans *out)
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
+		   struct spans *out)
 {
 	size_t done = 0;
 	for (size_t at = 0; s->n && at < bytes;) {

@@ -7,8 +7,13 @@
 #include <string.h>
 #include <utf8proc.h>
 
+/* A hostile file could make a text grow without end (each "a" to "aa", sixty times over). */
+enum { MAX_STEPS = 100, MAX_GROWTH = 256, MAX_EXTRA_BYTES = 1 << 20 };
+
 enum err normal_put(struct normal_steps *s, enum normal_kind kind, const char *text, size_t bytes, struct normal_step **out)
 {
+	if (s->n >= MAX_STEPS)
+		return ERR(MODEL, "a tokenizer with more than %d normalisers is not supported", MAX_STEPS);
 	TRY(grow_for_one(&s->items, s->n, &s->capacity, sizeof *s->items, "normalisers"));
 	struct normal_step *step = &s->items[s->n++];
 	*step = (struct normal_step){ .kind = kind };
@@ -64,7 +69,8 @@ static void lowercase(const char *text, size_t bytes, struct bytes *out)
 	}
 }
 
-static enum err replace(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, struct bytes *out)
+static enum err replace(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, size_t limit,
+			struct bytes *out)
 {
 	struct search s = { 0 };
 	size_t done = 0;
@@ -75,6 +81,8 @@ static enum err replace(const struct normal_step *step, struct matcher *m, const
 			break;
 		bytes_put(out, text + done, s.begin - done);
 		bytes_put(out, step->text.data, step->text.size);
+		if (out->size > limit)
+			return ERR(MODEL, "a normaliser makes more than %zu bytes of a text", limit);
 		done = s.end;
 	}
 	bytes_put(out, text + done, bytes - done);
@@ -95,11 +103,12 @@ static void strip(const struct normal_step *step, const char *text, size_t bytes
 	bytes_put(out, text + begin, end - begin);
 }
 
-static enum err apply(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, struct bytes *out)
+static enum err apply(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, size_t limit,
+		      struct bytes *out)
 {
 	switch (step->kind) {
 	case NORMAL_LOWERCASE: lowercase(text, bytes, out); break;
-	case NORMAL_REPLACE: return replace(step, m, text, bytes, out);
+	case NORMAL_REPLACE: return replace(step, m, text, bytes, limit, out);
 	case NORMAL_STRIP: strip(step, text, bytes, out); break;
 	case NORMAL_PREPEND:
 		if (bytes)
@@ -114,11 +123,14 @@ static enum err apply(const struct normal_step *step, struct matcher *m, const c
 enum err normal_apply(const struct normal_steps *s, struct matcher *m, const char *text, size_t bytes, struct bytes *out,
 		      struct bytes *spare)
 {
+	size_t limit = bytes > SIZE_MAX / (2 * MAX_GROWTH) ? SIZE_MAX : bytes * MAX_GROWTH + MAX_EXTRA_BYTES;
 	bytes_clear(out);
 	bytes_put(out, text, bytes);
 	for (int64_t i = 0; i < s->n && !out->error; i++) {
 		bytes_clear(spare);
-		TRY(apply(&s->items[i], m, bytes_text(out), out->size, spare));
+		TRY(apply(&s->items[i], m, bytes_text(out), out->size, limit, spare));
+		if (spare->size > limit)
+			return ERR(MODEL, "the normalisers make more than %zu bytes of a text of %zu bytes", limit, bytes);
 		struct bytes swap = *out;
 		*out = *spare;
 		*spare = swap;

@@ -7,8 +7,12 @@
 
 #include <string.h>
 
+enum { MAX_STEPS = 100 };
+
 enum err split_put(struct split_steps *s, enum split_kind kind, struct split_step **out)
 {
+	if (s->n >= MAX_STEPS)
+		return ERR(MODEL, "a tokenizer with more than %d pre-tokenisers is not supported", MAX_STEPS);
 	TRY(grow_for_one(&s->items, s->n, &s->capacity, sizeof *s->items, "pre-tokenisers"));
 	struct split_step *step = &s->items[s->n++];
 	*step = (struct split_step){ .kind = kind };
@@ -104,7 +108,6 @@ static enum err cut(struct encoder *e, const struct split_step *step, const stru
 	return flush(&c);
 }
 
-/* The pieces of a step that rewrites: text goes to e->other, *begin is where the piece starts there. */
 static void put_bytes_as_chars(const char *text, size_t bytes, struct bytes *out)
 {
 	for (size_t i = 0; i < bytes; i++) {

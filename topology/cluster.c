@@ -82,9 +82,11 @@ static enum err add_file(struct cluster *c, const char *path, const struct place
 	struct bytes text = { 0 };
 	char directory[PATH_BYTES];
 	enum err e = file_read_all(path, MAX_FILE_BYTES, &text);
-	if (e) {   /* too large, or no plain file: what can be that large is XML */
+	if (e) {
 		bytes_free(&text);
-		return file_is_directory(path) ? ERR(USAGE, "%s: is a directory, but must be a file", path) : add_machine(c, path);
+		if (file_is_directory(path))
+			return ERR(USAGE, "%s: is a directory, but must be a file", path);
+		return e == ERR_IO ? add_machine(c, path) : e;   /* what is too large for text may be XML */
 	}
 	const char *slash = strrchr(path, '/');
 	snprintf(directory, sizeof directory, "%.*s", slash ? (int)(slash - path + 1) : 0, path);
@@ -139,7 +141,10 @@ static enum err add_terms(struct cluster *c, char *text, long repeat, const stru
 			*next = '\0';
 			next += 3;
 		}
-		TRY(add_term(c, trim(text), at));
+		char *term = trim(text);
+		if (!*term && (next || c->n_nodes > first))
+			return ERR(USAGE, "nothing stands beside a \"+\"");
+		TRY(add_term(c, term, at));
 	}
 	return repeat_nodes(c, first, repeat);
 }

@@ -171,5 +171,6 @@ void machine_print(const struct machine *m, struct bytes *to)
 	if (!m->n_devices)
 		return;
 	print_devices(m, to);
-	print_links(m, to);
+	if (m->n_devices > 1)
+		print_links(m, to);
 }

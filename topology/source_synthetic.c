@@ -1,6 +1,7 @@
 /* A machine from a description: hwloc's synthetic string for packages, NUMA nodes, caches and cores, then words of ours for
  * what hwloc has none for (see machine.h). The words are taken off first, the rest goes to hwloc. */
 #include "base/mem.h"
+#include "topology/isolate.h"
 #include "topology/source_hwloc.h"
 
 #include <errno.h>
@@ -135,6 +136,8 @@ static enum err check_size(const char *text)
 static enum err add_gpus(const struct extras *x, struct machine *m)
 {
 	int n = x->n_gpus;
+	mem_free(m->devices);   /* hwloc's, of none */
+	m->devices = NULL;
 	m->n_devices = n;
 	TRY(MEM_NEW((size_t)n, struct machine_device, &m->devices));
 	if (x->link_gbps > 0)
@@ -174,7 +177,7 @@ static enum err load(hwloc_topology_t t, const char *text, const struct extras *
 	return add_gpus(x, m);
 }
 
-static enum err read_synthetic(const char *spec, struct machine *out)
+static enum err read_here(const char *spec, struct machine *out)
 {
 	struct extras x = { 0 };
 	char text[MAX_SPEC_BYTES];
@@ -190,6 +193,8 @@ static enum err read_synthetic(const char *spec, struct machine *out)
 	machine_set_text(out->cpu_model, sizeof out->cpu_model, x.cpu);
 	return ERR_OK;
 }
+
+static enum err read_synthetic(const char *spec, struct machine *out) { return machine_read_isolated(read_here, spec, out); }
 
 const struct machine_source machine_source_synthetic = {
 	"synthetic", "\"pack:2 numa:2 core:8 pu:1 memory:512GiB gpu:8x80GiB link:450\": a machine in words", accepts, read_synthetic,

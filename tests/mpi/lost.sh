@@ -62,10 +62,12 @@ told)
 	[ "$(said 'was lost')" = 0 ] || fail "a rank was called lost"
 	;;
 orphans)
+	export TMPDIR=$work            # what Open MPI leaves there goes with it
 	start wait
 	wait_ready
 	ranks=$(ps -o pid= --ppid "$job")
 	[ "$(echo $ranks | wc -w)" = 4 ] || fail "mpirun has these children: $ranks"
+	segments=$(for pid in $ranks; do grep -o '/dev/shm/vader_segment[^ ]*' "/proc/$pid/maps"; done | sort -u)
 	kill -KILL "$job"
 	wait "$job"; status=$?
 	for pid in $ranks; do
@@ -75,6 +77,7 @@ orphans)
 		done
 		kill -0 "$pid" 2>/dev/null && fail "process $pid lives on"
 	done
+	rm -f $segments                # Open MPI leaves them when mpirun is killed
 	within_10_s
 	;;
 esac

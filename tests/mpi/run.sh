@@ -11,4 +11,5 @@ if ! command -v ssh >/dev/null && ! command -v rsh >/dev/null; then
 fi
 # Open MPI keeps some memory to the end.
 export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
-exec "${MPIEXEC:-mpirun}" --oversubscribe -n "$ranks" "$@"
+# MPIEXEC_OVERSUBSCRIBE may be set, to nothing, for a test of just that.
+exec "${MPIEXEC:-mpirun}" ${MPIEXEC_OVERSUBSCRIBE---oversubscribe} -n "$ranks" "$@"

@@ -3,9 +3,9 @@
 #include "parallel/layout.h"
 #include "tests/test.h"
 
-static const struct layout_limits smollm2 = { .n_layers = 30, .head_runs = 9, .ffn_runs = 16 };      /* dense */
-static const struct layout_limits jargon = { .n_layers = 6, .n_experts = 8, .head_runs = 6, .ffn_runs = 16 };
-static const struct layout_limits big_moe = { .n_layers = 61, .n_experts = 256, .head_runs = 128, .ffn_runs = 16 };
+static const struct layout_limits smollm2 = { .n_layers = 30, .heads = 9, .ffn_blocks = 16 };      /* dense */
+static const struct layout_limits jargon = { .n_layers = 6, .n_experts = 8, .heads = 6, .ffn_blocks = 16 };
+static const struct layout_limits big_moe = { .n_layers = 61, .n_experts = 256, .heads = 128, .ffn_blocks = 16 };
 
 /* { tp, pp, dp, ep, etp }; 0 is auto. Wanted values are worked out by hand from the rule in layout.c. */
 static const struct { const struct layout_limits *m; int ranks, per_node; int in[5], out[5]; } fits[] = {
@@ -50,7 +50,7 @@ TEST(auto_values_follow_the_rule)
 }
 
 static const struct { const struct layout_limits *m; int ranks, per_node; int in[5]; const char *says, *offers; } misfits[] = {
-	{ &smollm2, 10, 10, { 10 }, "tp 10 is more than the 9 blocks of heads", "tp 5 x pp 2 x dp 1" },
+	{ &smollm2, 10, 10, { 10 }, "tp 10 is more than the 9 heads of the model", "tp 5 x pp 2 x dp 1" },
 	{ &smollm2, 31, 31, { 0, 31 }, "pp 31 is more than the model's 30 layers", "tp 1 x pp 1 x dp 31" },
 	{ &smollm2, 8, 8, { 3 }, "tp 3 needs a multiple of 3 ranks, but there are 8", "tp 4 x pp 2 x dp 1" },
 	{ &smollm2, 8, 8, { 2, 2, 3 }, "tp 2 x pp 2 x dp 3 needs 12 ranks, but there are 8", "tp 2 x pp 2 x dp 2" },

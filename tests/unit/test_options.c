@@ -26,7 +26,8 @@ static void refused(const char *line, const char *sentence)
 	struct options o = { 0 };
 	enum err e = parse(line, &o);
 	if (e != ERR_USAGE || strcmp(err_sentence(), sentence))
-		fprintf(stderr, "for: %s\n got %s: %s\nwant USAGE: %s\n", line, err_name(e), e ? err_sentence() : "", sentence);
+		fprintf(stderr, "for: %s\n got %s: %s\nwant USAGE: %s\n", line, err_name(e), e ? err_sentence() : "",
+			sentence);
 	CU_ASSERT_EQUAL(e, ERR_USAGE);
 	CU_ASSERT_STRING_EQUAL(e ? err_sentence() : "", sentence);
 	if (!e)
@@ -55,19 +56,23 @@ TEST(run_takes_prompts_from_one_place)
 	CU_ASSERT_EQUAL(o.prompt_ids[1], 17);
 	CU_ASSERT_EQUAL(o.prompt_ids[2], INT32_MAX);
 	options_free(&o);
-	static const char *const from_stdin[] = { "run r.yaml", "run r.yaml -", "run - r.yaml", "run --model m", "run r.yaml --prompt -", NULL };
+	static const char *const from_stdin[] = { "run r.yaml", "run r.yaml -", "run - r.yaml", "run --model m",
+		"run r.yaml --prompt -", NULL };
 	for (int i = 0; from_stdin[i]; i++) {
 		CHECK_OK(parse(from_stdin[i], &o));
 		CU_ASSERT_EQUAL(o.prompt_stdin, 1);
 		CU_ASSERT_EQUAL(o.n_prompts, 0);
 		options_free(&o);
 	}
-	refused("run r.yaml --prompt a --prompt-file b", "run takes its prompts from one place, found --prompt and --prompt-file");
+	refused("run r.yaml --prompt a --prompt-file b",
+		"run takes its prompts from one place, found --prompt and --prompt-file");
 	refused("run r.yaml - --prompt-ids 1", "run takes its prompts from one place, found --prompt-ids and - (stdin)");
-	refused("run r.yaml --prompt-file -", "--prompt-file needs a file; \"-\" alone reads one prompt per line from stdin");
+	refused("run r.yaml --prompt-file -",
+		"--prompt-file needs a file; \"-\" alone reads one prompt per line from stdin");
 	refused("run r.yaml --prompt-file a --prompt-file b", "--prompt-file is there twice: \"a\" and \"b\"");
 	refused("run r.yaml --prompt-ids 1 --prompt-ids 2", "--prompt-ids is there twice; it gives one prompt");
-	static const char *const bad_ids[] = { "", "1,", ",1", "1,,2", "x", "-1", "2147483648", "1.5", "01", "99999999999999999999", NULL };
+	static const char *const bad_ids[] = { "", "1,", ",1", "1,,2", "x", "-1", "2147483648", "1.5", "01",
+		"99999999999999999999", NULL };
 	for (int i = 0; bad_ids[i]; i++) {
 		char line[100];
 		snprintf(line, sizeof line, "run r.yaml --prompt-ids=%s", bad_ids[i]);
@@ -113,7 +118,8 @@ TEST(each_command_reads_its_own_options)
 TEST(help_stops_the_reading)
 {
 	struct options o;
-	static const char *const lines[] = { "--help", "-h", "help", "help run", "--help run", "run --help", "run --help --no-such", NULL };
+	static const char *const lines[] = { "--help", "-h", "help", "help run", "--help run", "run --help",
+		"run --help --no-such", NULL };
 	for (int i = 0; lines[i]; i++) {
 		CHECK_OK(parse(lines[i], &o));
 		CU_ASSERT_EQUAL(o.help, 1);
@@ -130,18 +136,21 @@ TEST(help_stops_the_reading)
 
 TEST(wrong_lines_get_one_sentence)
 {
-	refused("", "a command is needed: run, batch, serve, bench, plan, topo, script or inspect; shardrun --help explains them");
+	refused("",
+		"a command is needed: run, batch, serve, bench, plan, topo, script or inspect; shardrun --help explains them");
 	refused("rum r.yaml", "unknown command \"rum\", the nearest known is run; shardrun --help lists all");
 	refused("frobnicate", "unknown command \"frobnicate\"; shardrun --help lists all");
 	refused("run", "run needs a RECIPE, or --model PATH");
 	refused("inspect", "inspect needs a MODEL");
-	refused("run a.yaml b.yaml", "run takes one RECIPE, found \"a.yaml\" and \"b.yaml\"; a prompt is given with --prompt");
+	refused("run a.yaml b.yaml",
+		"run takes one RECIPE, found \"a.yaml\" and \"b.yaml\"; a prompt is given with --prompt");
 	refused("plan a.yaml b.yaml", "plan takes one RECIPE, found \"a.yaml\" and \"b.yaml\"");
 	refused("inspect a --model b", "--model is there twice: \"a\" and \"b\"");
 	refused("topo r.yaml", "topo takes no \"r.yaml\"; shardrun topo --help shows what it takes");
 	refused("batch r.yaml --input a", "batch needs --output FILE");
 	refused("batch r.yaml --output a", "batch needs --input FILE");
-	refused("run r.yaml --promt a", "unknown option --promt, the nearest known is --prompt; shardrun run --help lists all");
+	refused("run r.yaml --promt a",
+		"unknown option --promt, the nearest known is --prompt; shardrun run --help lists all");
 	refused("run r.yaml --xyzzyx=a", "unknown option --xyzzyx; shardrun run --help lists all");
 	refused("run r.yaml -x", "unknown option -x; shardrun run --help lists all");
 	refused("plan r.yaml --logits a", "plan has no option --logits; shardrun plan --help lists what it has");
@@ -152,7 +161,8 @@ TEST(wrong_lines_get_one_sentence)
 	refused("run r.yaml --json=1", "--json takes no value, found \"1\"");
 	refused("run r.yaml --model=", "--model: found nothing, needs PATH");
 	refused("run r.yaml -q -v", "--quiet and --verbose exclude each other");
-	refused("bench r.yaml --prompt-tokens 0", "--prompt-tokens: found \"0\", allowed: a whole number from 1 to 16777216");
+	refused("bench r.yaml --prompt-tokens 0",
+		"--prompt-tokens: found \"0\", allowed: a whole number from 1 to 16777216");
 	refused("bench r.yaml --sequences 1,two", "--sequences: found \"two\", allowed: a whole number from 1 to 1048576");
 }
 
@@ -161,7 +171,8 @@ TEST(short_forms_and_sets_reach_the_recipe_in_order)
 	struct options o;
 	struct recipe *r;
 	CHECK_OK(parse("run r.yaml --tp 2 --set parallel.tp=3 --set parallel.pp=4 --pp=5 --ep 6 --dp 7 --etp 8 --max-tokens 9 --temperature 0.5 "
-		       "--top-k 10 --top-p 0.25 --min-p 0.125 --seed 11 --stop a,b --stop \"' --ignore-eos --threads 12", &o));
+		       "--top-k 10 --top-p 0.25 --min-p 0.125 --seed 11 --stop a,b --stop \"' --ignore-eos --threads 12",
+		       	&o));
 	CHECK_OK(recipe_create(&r));
 	CHECK_OK(options_apply(&o, r));
 	CU_ASSERT_EQUAL(r->parallel.tp, 3);
@@ -221,7 +232,8 @@ TEST(help_fits_and_names_what_there_is)
 		struct bytes help = { 0 };
 		options_help((enum command)c, &help);
 		CHECK_OK(help.error);
-		for (const char *line = bytes_text(&help); *line; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL)) {
+		for (const char *line = bytes_text(&help); *line; line += strcspn(line, "\n") + (strchr(line,
+		     '\n') != NULL)) {
 			size_t n = strcspn(line, "\n");
 			if (n > 100 || (n && line[n - 1] == ' '))
 				fprintf(stderr, "%.*s|\n", (int)n, line);
@@ -276,6 +288,7 @@ TEST(memory_may_run_out_at_any_point)
 	CU_ASSERT(failures >= 3 + 14);   /* three arrays, a recipe and its 13 texts */
 }
 
-TEST_MAIN("options", CASE(run_takes_prompts_from_one_place), CASE(each_command_reads_its_own_options), CASE(help_stops_the_reading),
+TEST_MAIN("options", CASE(run_takes_prompts_from_one_place), CASE(each_command_reads_its_own_options),
+	  CASE(help_stops_the_reading),
 	  CASE(wrong_lines_get_one_sentence), CASE(short_forms_and_sets_reach_the_recipe_in_order),
 	  CASE(help_fits_and_names_what_there_is), CASE(memory_may_run_out_at_any_point))

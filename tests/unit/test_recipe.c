@@ -2,8 +2,8 @@
  * Recipes: what is accepted and with which meaning, and the one answer to everything else. */
 #include "base/file.h"
 #include "base/mem.h"
-#include "launcher/nearest.h"
 #include "launcher/recipe.h"
+#include "launcher/words.h"
 #include "tests/test.h"
 
 #include <dirent.h>
@@ -28,7 +28,8 @@ static void refused(const char *text, const char *sentence)
 	struct recipe *r = NULL;
 	enum err e = parse(&r, text);
 	if (e != ERR_RECIPE || strcmp(err_sentence(), sentence))
-		fprintf(stderr, "for:\n%s\n got %s: %s\nwant RECIPE: %s\n", text, err_name(e), e ? err_sentence() : "", sentence);
+		fprintf(stderr, "for:\n%s\n got %s: %s\nwant RECIPE: %s\n", text, err_name(e), e ? err_sentence() : "",
+			sentence);
 	CU_ASSERT_EQUAL(e, ERR_RECIPE);
 	CU_ASSERT_STRING_EQUAL(e ? err_sentence() : "", sentence);
 	recipe_destroy(r);
@@ -117,8 +118,10 @@ TEST(sizes_mean_what_their_units_say)
 	CU_ASSERT_EQUAL(size_of("7TB"), INT64_C(7000000000000));
 	CU_ASSERT_EQUAL(size_of("7TiB"), INT64_C(7696581394432));
 	CU_ASSERT_EQUAL(size_of("auto"), RECIPE_AUTO);
-	static const char *const bad[] = { "4", "4G", "4gb", "4KB", "4 kb", "1.5GiB", "-1GB", "0GB", "0", "08GB", "1_0GB", "GB", "4  GB",
-					   "4GBs", "99999999TiB", "9999999999999999999GB", "1e3MB", "0x4GB", "[4GB]", "Auto", NULL };
+	static const char *const bad[] = { "4", "4G", "4gb", "4KB", "4 kb", "1.5GiB", "-1GB", "0GB", "0", "08GB", "1_0GB",
+		"GB", "4  GB",
+					   "4GBs", "99999999TiB", "9999999999999999999GB", "1e3MB", "0x4GB", "[4GB]",
+					   	"Auto", NULL };
 	for (int i = 0; bad[i]; i++) {
 		CU_ASSERT_EQUAL(size_of(bad[i]), -1);
 		CU_ASSERT_PTR_NOT_NULL(strstr(err_sentence(), "r.yaml:2:13: runtime.kv_bytes: found "));
@@ -134,22 +137,33 @@ TEST(wrong_values_are_named_with_what_is_allowed)
 	refused("parallel:\n  tp: 0\n", "r.yaml:2:7: parallel.tp: found \"0\", " TP);
 	refused("parallel:\n  tp: 4097\n", "r.yaml:2:7: parallel.tp: found \"4097\", " TP);
 	refused("parallel:\n  tp: -1\n", "r.yaml:2:7: parallel.tp: found \"-1\", " TP);
-	refused("parallel:\n  tp: 99999999999999999999999\n", "r.yaml:2:7: parallel.tp: found \"99999999999999999999999\", " TP);
-	refused("parallel:\n  tp: 010\n", "r.yaml:2:7: parallel.tp: found \"010\", " TP " (a leading 0 looks octal; write it without)");
+	refused("parallel:\n  tp: 99999999999999999999999\n",
+		"r.yaml:2:7: parallel.tp: found \"99999999999999999999999\", " TP);
+	refused("parallel:\n  tp: 010\n",
+		"r.yaml:2:7: parallel.tp: found \"010\", " TP " (a leading 0 looks octal; write it without)");
 	refused("parallel:\n  tp: 0o10\n", "r.yaml:2:7: parallel.tp: found \"0o10\", " TP " (write it as a decimal number)");
 	refused("parallel:\n  tp: 0x10\n", "r.yaml:2:7: parallel.tp: found \"0x10\", " TP " (write it as a decimal number)");
 	refused("parallel:\n  tp: 1_000\n", "r.yaml:2:7: parallel.tp: found \"1_000\", " TP " (write digits only)");
-	refused("parallel:\n  tp: 2.5\n", "r.yaml:2:7: parallel.tp: found \"2.5\", " TP " (write a whole number, digits only)");
-	refused("parallel:\n  tp: 2.0\n", "r.yaml:2:7: parallel.tp: found \"2.0\", " TP " (write a whole number, digits only)");
-	refused("parallel:\n  tp: 1e3\n", "r.yaml:2:7: parallel.tp: found \"1e3\", " TP " (write a whole number, digits only)");
+	refused("parallel:\n  tp: 2.5\n",
+		"r.yaml:2:7: parallel.tp: found \"2.5\", " TP " (write a whole number, digits only)");
+	refused("parallel:\n  tp: 2.0\n",
+		"r.yaml:2:7: parallel.tp: found \"2.0\", " TP " (write a whole number, digits only)");
+	refused("parallel:\n  tp: 1e3\n",
+		"r.yaml:2:7: parallel.tp: found \"1e3\", " TP " (write a whole number, digits only)");
 	refused("parallel:\n  tp: \"2\"\n", "r.yaml:2:7: parallel.tp: found \"2\", " TP " (write it without quotes)");
 	refused("parallel:\n  tp: +2\n", "r.yaml:2:7: parallel.tp: found \"+2\", " TP);
-	refused("generation:\n  temperature: .nan\n", "r.yaml:2:16: generation.temperature: found \".nan\", allowed: 0 to 100");
-	refused("generation:\n  temperature: nan\n", "r.yaml:2:16: generation.temperature: found \"nan\", allowed: 0 to 100");
-	refused("generation:\n  temperature: .inf\n", "r.yaml:2:16: generation.temperature: found \".inf\", allowed: 0 to 100");
-	refused("generation:\n  temperature: inf\n", "r.yaml:2:16: generation.temperature: found \"inf\", allowed: 0 to 100");
-	refused("generation:\n  temperature: 1e999\n", "r.yaml:2:16: generation.temperature: found \"1e999\", allowed: 0 to 100");
-	refused("generation:\n  temperature: -0.1\n", "r.yaml:2:16: generation.temperature: found \"-0.1\", allowed: 0 to 100");
+	refused("generation:\n  temperature: .nan\n",
+		"r.yaml:2:16: generation.temperature: found \".nan\", allowed: 0 to 100");
+	refused("generation:\n  temperature: nan\n",
+		"r.yaml:2:16: generation.temperature: found \"nan\", allowed: 0 to 100");
+	refused("generation:\n  temperature: .inf\n",
+		"r.yaml:2:16: generation.temperature: found \".inf\", allowed: 0 to 100");
+	refused("generation:\n  temperature: inf\n",
+		"r.yaml:2:16: generation.temperature: found \"inf\", allowed: 0 to 100");
+	refused("generation:\n  temperature: 1e999\n",
+		"r.yaml:2:16: generation.temperature: found \"1e999\", allowed: 0 to 100");
+	refused("generation:\n  temperature: -0.1\n",
+		"r.yaml:2:16: generation.temperature: found \"-0.1\", allowed: 0 to 100");
 	refused("generation:\n  temperature: 0,5\n",
 		"r.yaml:2:16: generation.temperature: found \"0,5\", allowed: 0 to 100 (write digits only)");
 	refused("generation:\n  top_p: 1.01\n", "r.yaml:2:10: generation.top_p: found \"1.01\", allowed: 0 to 1");
@@ -157,9 +171,12 @@ TEST(wrong_values_are_named_with_what_is_allowed)
 	refused("runtime:\n  kv_bytes: 4096\n", "r.yaml:2:13: runtime.kv_bytes: found \"4096\", " SIZES " (add a unit)");
 	refused("runtime:\n  kv_bytes: 4gb\n",
 		"r.yaml:2:13: runtime.kv_bytes: found \"4gb\", " SIZES " (GB is 10^9 bytes, GiB is 2^30)");
-	refused("generation:\n  ignore_eos: yes\n", "r.yaml:2:15: generation.ignore_eos: found \"yes\", allowed: true or false (write true)");
-	refused("generation:\n  ignore_eos: Off\n", "r.yaml:2:15: generation.ignore_eos: found \"Off\", allowed: true or false (write false)");
-	refused("generation:\n  ignore_eos: TRUE\n", "r.yaml:2:15: generation.ignore_eos: found \"TRUE\", allowed: true or false (write true)");
+	refused("generation:\n  ignore_eos: yes\n",
+		"r.yaml:2:15: generation.ignore_eos: found \"yes\", allowed: true or false (write true)");
+	refused("generation:\n  ignore_eos: Off\n",
+		"r.yaml:2:15: generation.ignore_eos: found \"Off\", allowed: true or false (write false)");
+	refused("generation:\n  ignore_eos: TRUE\n",
+		"r.yaml:2:15: generation.ignore_eos: found \"TRUE\", allowed: true or false (write true)");
 	refused("generation:\n  ignore_eos: \"true\"\n",
 		"r.yaml:2:15: generation.ignore_eos: found \"true\", allowed: true or false (write it without quotes)");
 }
@@ -170,13 +187,15 @@ TEST(words_that_yaml_reads_as_booleans_need_quotes)
 	for (int i = 0; words[i]; i++) {
 		char text[100], sentence[200];
 		snprintf(text, sizeof text, "launch:\n  slurm:\n    partition: %s\n", words[i]);
-		snprintf(sentence, sizeof sentence, "r.yaml:3:16: launch.slurm.partition: found \"%s\", allowed: a text of at most 1000 bytes "
+		snprintf(sentence, sizeof sentence,
+			 "r.yaml:3:16: launch.slurm.partition: found \"%s\", allowed: a text of at most 1000 bytes "
 			 "(YAML reads this word as true or false; put it in quotes)", words[i]);
 		refused(text, sentence);
 		snprintf(text, sizeof text, "launch:\n  slurm:\n    partition: '%s'\n", words[i]);
 		accepted(text);
 		snprintf(text, sizeof text, "generation:\n  stop: [a, %s]\n", words[i]);
-		snprintf(sentence, sizeof sentence, "r.yaml:2:13: generation.stop: found \"%s\", allowed: a list of at most 16 texts, each 1 to "
+		snprintf(sentence, sizeof sentence,
+			 "r.yaml:2:13: generation.stop: found \"%s\", allowed: a list of at most 16 texts, each 1 to "
 			 "1000 bytes (YAML reads this word as true or false; put it in quotes)", words[i]);
 		refused(text, sentence);
 	}
@@ -187,20 +206,25 @@ TEST(words_that_yaml_reads_as_booleans_need_quotes)
 TEST(unknown_and_repeated_keys_are_named)
 {
 	refused("parallel:\n  tpp: 2\n", "r.yaml:2:3: unknown key \"parallel.tpp\", the nearest known is parallel.tp");
-	refused("runtime:\n  thread: 2\n", "r.yaml:2:3: unknown key \"runtime.thread\", the nearest known is runtime.threads");
+	refused("runtime:\n  thread: 2\n",
+		"r.yaml:2:3: unknown key \"runtime.thread\", the nearest known is runtime.threads");
 	refused("generation:\n  tp: 2\n", "r.yaml:2:3: unknown key \"generation.tp\", the nearest known is parallel.tp");
-	refused("launch:\n  partition: a\n", "r.yaml:2:3: unknown key \"launch.partition\", the nearest known is launch.slurm.partition");
-	refused("serve:\n  zzzzz: 2\n", "r.yaml:2:3: unknown key \"serve.zzzzz\", known here: host, port, api_key_file, endpoint_file");
+	refused("launch:\n  partition: a\n",
+		"r.yaml:2:3: unknown key \"launch.partition\", the nearest known is launch.slurm.partition");
+	refused("serve:\n  zzzzz: 2\n",
+		"r.yaml:2:3: unknown key \"serve.zzzzz\", known here: host, port, api_key_file, endpoint_file");
 	refused("paralell:\n  tp: 2\n", "r.yaml:1:1: unknown section \"paralell\", the nearest known is parallel");
 	refused("tp: 2\n", "r.yaml:1:1: unknown key \"tp\", the nearest known is parallel.tp");
 	refused("quantum: 2\n",
 		"r.yaml:1:1: unknown section \"quantum\", known here: model, parallel, runtime, generation, launch, serve");
 	refused("parallel.tp: 2\n", "r.yaml:1:1: unknown key \"parallel.tp\", write \"tp:\" indented below \"parallel:\"");
-	refused("launch.slurm:\n  time: a\n", "r.yaml:1:1: unknown key \"launch.slurm\", write \"slurm:\" indented below \"launch:\"");
+	refused("launch.slurm:\n  time: a\n",
+		"r.yaml:1:1: unknown key \"launch.slurm\", write \"slurm:\" indented below \"launch:\"");
 	refused("\"a\\nb\": 2\n",
 		"r.yaml:1:1: unknown section \"a?b\", known here: model, parallel, runtime, generation, launch, serve");
 	refused("parallel:\n  \"tp\\0\": 2\n", "r.yaml:2:3: parallel: found a zero byte in the name of a key");
-	refused("parallel:\n  tp: 2\n  pp: 1\n  tp: 2\n", "r.yaml:4:3: parallel.tp: the key is there a second time, leave one");
+	refused("parallel:\n  tp: 2\n  pp: 1\n  tp: 2\n",
+		"r.yaml:4:3: parallel.tp: the key is there a second time, leave one");
 	refused("parallel:\n  tp: 2\nmodel:\n  path: a\nparallel:\n  pp: 2\n",
 		"r.yaml:5:1: parallel: the section is there a second time, put its keys together");
 }
@@ -211,19 +235,26 @@ TEST(what_yaml_has_beyond_the_subset_is_refused)
 		"r.yaml:1:8: model: found the anchor &m, anchors are not allowed; write each value where it is used");
 	refused("model:\n  path: &p a\n",
 		"r.yaml:2:9: model.path: found the anchor &p, anchors are not allowed; write each value where it is used");
-	refused("model:\n  path: *p\n", "r.yaml:2:9: model.path: found the alias *p, aliases are not allowed; write the value again");
+	refused("model:\n  path: *p\n",
+		"r.yaml:2:9: model.path: found the alias *p, aliases are not allowed; write the value again");
 	refused("model:\n  <<: {path: a}\n",
 		"r.yaml:2:3: model: found the merge key <<, merging is not allowed; write each value where it is used");
-	refused("model:\n  path: !!str a\n", "r.yaml:2:9: model.path: found the tag \"tag:yaml.org,2002:str\", tags are not allowed; "
+	refused("model:\n  path: !!str a\n",
+		"r.yaml:2:9: model.path: found the tag \"tag:yaml.org,2002:str\", tags are not allowed; "
 		"quotes make a text of a value");
-	refused("parallel:\n  pp_layers: !!seq [1]\n", "r.yaml:2:14: parallel.pp_layers: found the tag \"tag:yaml.org,2002:seq\", tags are "
+	refused("parallel:\n  pp_layers: !!seq [1]\n",
+		"r.yaml:2:14: parallel.pp_layers: found the tag \"tag:yaml.org,2002:seq\", tags are "
 		"not allowed; quotes make a text of a value");
-	refused("model:\n  path: |\n    a\n", "r.yaml:2:9: model.path: found a block text (| or >), write the text on one line in quotes");
-	refused("model:\n  path: a\n    b\n", "r.yaml:2:9: model.path: found a value that goes on on the next line, write it on one line "
+	refused("model:\n  path: |\n    a\n",
+		"r.yaml:2:9: model.path: found a block text (| or >), write the text on one line in quotes");
+	refused("model:\n  path: a\n    b\n",
+		"r.yaml:2:9: model.path: found a value that goes on on the next line, write it on one line "
 		"(is the next line indented too far?)");
 	refused("%YAML 1.1\n---\nmodel:\n  path: a\n", "r.yaml:1:1: found a % directive, a recipe has none");
-	refused("model:\n  path: a\n---\nmodel:\n  path: b\n", "r.yaml:3:1: a second document starts here (---), a recipe is one document");
-	refused("model:\n  path: a\n...\nmodel:\n  path: b\n", "r.yaml:4:1: is not YAML: did not find expected <document start>");
+	refused("model:\n  path: a\n---\nmodel:\n  path: b\n",
+		"r.yaml:3:1: a second document starts here (---), a recipe is one document");
+	refused("model:\n  path: a\n...\nmodel:\n  path: b\n",
+		"r.yaml:4:1: is not YAML: did not find expected <document start>");
 	refused("model:\n  ? {a: b}\n  : c\n", "r.yaml:2:5: model: found a mapping, allowed: the name of a key");
 	accepted("---\nmodel:\n  path: a\n...\n");
 }
@@ -234,14 +265,17 @@ TEST(values_of_the_wrong_shape_are_refused)
 	refused("parallel:\n  tp: ~\n", "r.yaml:2:7: parallel.tp: found nothing, " TP);
 	refused("model:\n  path: null\n", "r.yaml:2:9: model.path: found nothing, allowed: a path of at most 1000 bytes");
 	refused("parallel:\n", "r.yaml:1:10: parallel: found nothing, allowed: keys of this section, indented below it");
-	refused("parallel: 2\n", "r.yaml:1:11: parallel: found a single value, allowed: keys of this section, indented below it");
+	refused("parallel: 2\n",
+		"r.yaml:1:11: parallel: found a single value, allowed: keys of this section, indented below it");
 	refused("parallel: [1]\n", "r.yaml:1:11: parallel: found a list, allowed: keys of this section, indented below it");
 	refused("parallel:\n  tp: [2]\n", "r.yaml:2:7: parallel.tp: found a list, " TP);
 	refused("parallel:\n  tp:\n    a: 2\n", "r.yaml:3:5: parallel.tp: found a mapping, " TP);
 	refused("parallel:\n  pp_layers: 3\n",
 		"r.yaml:2:14: parallel.pp_layers: found a single value, allowed: a list of at most 512 numbers, each 1 to 4096 layers, as [one, two]");
-	refused("parallel:\n  pp_layers: [[3]]\n", "r.yaml:2:15: parallel.pp_layers: found a list in the list, allowed: single values");
-	refused("generation:\n  stop: [a: b]\n", "r.yaml:2:10: generation.stop: found a mapping in the list, allowed: single values");
+	refused("parallel:\n  pp_layers: [[3]]\n",
+		"r.yaml:2:15: parallel.pp_layers: found a list in the list, allowed: single values");
+	refused("generation:\n  stop: [a: b]\n",
+		"r.yaml:2:10: generation.stop: found a mapping in the list, allowed: single values");
 	refused("- model\n", "r.yaml:1:1: found a list, a recipe is made of sections: model:, parallel:, ...");
 	refused("model\n", "r.yaml:1:1: found a single value, a recipe is made of sections: model:, parallel:, ...");
 	refused("launch:\n  slurm:\n    time: {a: {b: {c: d}}}\n",
@@ -252,7 +286,8 @@ TEST(values_of_the_wrong_shape_are_refused)
 TEST(an_empty_file_is_refused)
 {
 	const char *sentence = "r.yaml:1:1: the recipe is empty, it needs at least \"model:\" and below it \"path:\"";
-	static const char *const empty[] = { "", "\n\n", "# only a comment\n", "---\n", "{}\n", "model: {}\n", "\xef\xbb\xbf", NULL };
+	static const char *const empty[] = { "", "\n\n", "# only a comment\n", "---\n", "{}\n", "model: {}\n",
+		"\xef\xbb\xbf", NULL };
 	for (int i = 0; empty[i]; i++)
 		refused(empty[i], sentence);
 }
@@ -263,20 +298,28 @@ TEST(bytes_that_are_no_text_are_refused)
 	refused("parallel:\n\ttp: 2\n", "r.yaml:2:1: found a tab in front of the line, indent with blanks");
 	refused("parallel:\n  \ttp: 2\n", "r.yaml:2:3: found a tab in front of the line, indent with blanks");
 	refused("model:\n  path: \xff\n", "r.yaml:2:9: found the byte 0xff, which is not UTF-8, allowed: text in UTF-8");
-	refused("model:\n  path: \xc3\xa4\xc0\xaf\n", "r.yaml:2:10: found the byte 0xc0, which is not UTF-8, allowed: text in UTF-8");
-	refused("model:\n  path: \xed\xa0\x80\n", "r.yaml:2:9: found the byte 0xed, which is not UTF-8, allowed: text in UTF-8");
-	refused("model:\n  path: a\x01\n", "r.yaml:2:10: found the control character 0x01, allowed: printable characters");
-	refused("model:\n  path: a\xc2\x85" "b\n", "r.yaml:2:10: found the control character 0x85, allowed: printable characters");
+	refused("model:\n  path: \xc3\xa4\xc0\xaf\n",
+		"r.yaml:2:10: found the byte 0xc0, which is not UTF-8, allowed: text in UTF-8");
+	refused("model:\n  path: \xed\xa0\x80\n",
+		"r.yaml:2:9: found the byte 0xed, which is not UTF-8, allowed: text in UTF-8");
+	refused("model:\n  path: a\x01\n", "r.yaml:2:10: found the control character U+0001, allowed: printable characters");
+	refused("model:\n  path: a\xc2\x85" "b\n",
+		"r.yaml:2:10: found the control character U+0085, allowed: printable characters");
+	refused("model:\n  path: a\xef\xbf\xbe\n",
+		"r.yaml:2:10: found the control character U+FFFE, allowed: printable characters");
+	refused("model:\n  path: a\xef\xbb\xbf\n",
+		"r.yaml:2:10: found the control character U+FEFF, allowed: printable characters");
 	refused("model:\n  path: \"a\\u0007\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x07 in the text, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+0007 in the text, allowed: printable characters");
 	refused("model:\n  path: \"a\\x85\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x85 in the text, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+0085 in the text, allowed: printable characters");
 	refused("model:\n  path: \"a\\nb\"\n",
-		"r.yaml:2:9: model.path: found the control character 0x0a in the text, allowed: printable characters");
-	refused("model:\n  path: \"a\\0b\"\n", "r.yaml:2:9: model.path: found a zero byte in the value, allowed: printable characters");
+		"r.yaml:2:9: model.path: found the control character U+000A in the text, allowed: printable characters");
+	refused("model:\n  path: \"a\\0b\"\n",
+		"r.yaml:2:9: model.path: found a zero byte in the value, allowed: printable characters");
 	refused("model:\n  path: ~/m\n",
 		"r.yaml:2:9: model.path: found \"~/m\", allowed: a path of at most 1000 bytes (~ is not replaced here; write the directory in full)");
-	CHECK_ERR(parse_bytes(&r, "model:\n  path: a\0b\n", 18), RECIPE, "r.yaml:2:10: found the control character 0x00");
+	CHECK_ERR(parse_bytes(&r, "model:\n  path: a\0b\n", 18), RECIPE, "r.yaml:2:10: found the control character U+0000");
 	CHECK_ERR(parse_bytes(&r, "\xff\xfem\0o\0", 6), RECIPE, "r.yaml:1:1: found the byte 0xff");   /* UTF-16 */
 	accepted("\xef\xbb\xbfmodel:\n  path: a\n");
 	CHECK_OK(parse(&r, "model:\r\n  path: a\r\nparallel:\r\n  tp: 2\r\n"));
@@ -367,19 +410,25 @@ TEST(set_changes_one_key)
 	CU_ASSERT_STRING_EQUAL(recipe_word(r, "runtime.isa"), "c");
 	CHECK_ERR(recipe_set(r, "parallel.tp=x"), RECIPE, "--set parallel.tp: found \"x\", " TP);
 	CHECK_ERR(recipe_set(r, "parallel.tp="), RECIPE, "--set parallel.tp: found \"\", " TP);
-	CHECK_ERR(recipe_set(r, "parallel.tpp=2"), RECIPE, "--set: unknown key \"parallel.tpp\", the nearest known is parallel.tp");
+	CHECK_ERR(recipe_set(r, "parallel.tpp=2"), RECIPE,
+		  "--set: unknown key \"parallel.tpp\", the nearest known is parallel.tp");
 	CHECK_ERR(recipe_set(r, "tp=2"), RECIPE, "the nearest known is parallel.tp");
+	CHECK_ERR(recipe_set(r,
+		  "parallel.tp.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx=2"), RECIPE,
+		  	"--set: unknown key \"parallel.tp.xxx");
 	CHECK_ERR(recipe_set(r, "no.such.section.in.any.recipe=2"), RECIPE, "known here: see shardrun --help");
-	CHECK_ERR(recipe_set(r, "launch.slurm.xxxxxxxxxxxx=2"), RECIPE, "known here: partition, account, time, qos, constraint, modules");
+	CHECK_ERR(recipe_set(r, "launch.slurm.xxxxxxxxxxxx=2"), RECIPE,
+		  "known here: partition, account, time, qos, constraint, modules");
 	CHECK_ERR(recipe_set(r, "parallel.tp"), RECIPE, "write it as --set parallel.tp=2");
 	CHECK_ERR(recipe_set(r, "=2"), RECIPE, "write it as --set parallel.tp=2");
-	CHECK_ERR(recipe_set(r, "parallel.pp_layers=[1, x]"), RECIPE, "--set parallel.pp_layers:1:5: parallel.pp_layers: found \"x\"");
+	CHECK_ERR(recipe_set(r, "parallel.pp_layers=[1, x]"), RECIPE,
+		  "--set parallel.pp_layers:1:5: parallel.pp_layers: found \"x\"");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=[1"), RECIPE, "--set parallel.pp_layers");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=[1] x"), RECIPE, "--set parallel.pp_layers");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=1,,2"), RECIPE, "--set parallel.pp_layers: found \"\"");
 	CHECK_ERR(recipe_set(r, "parallel.pp_layers=1,"), RECIPE, "--set parallel.pp_layers: found a comma at the end");
 	CHECK_ERR(recipe_set(r, "model.path=\xff"), RECIPE, "--set model.path: found bytes that are not UTF-8");
-	CHECK_ERR(recipe_set(r, "model.path=a\nb"), RECIPE, "--set model.path: found the control character 0x0a");
+	CHECK_ERR(recipe_set(r, "model.path=a\nb"), RECIPE, "--set model.path: found the control character U+000A");
 	CHECK_ERR(recipe_set_value(r, "--tp", "parallel.tp", "x"), RECIPE, "--tp: found \"x\", " TP);
 	CU_ASSERT_EQUAL(r->parallel.tp, 2);
 	CU_ASSERT_STRING_EQUAL(r->model.path, "../a=b");
@@ -405,9 +454,10 @@ TEST(a_written_recipe_reads_back_the_same)
 {
 	struct recipe *r, *back;
 	struct bytes first = { 0 }, second = { 0 };
-	CHECK_OK(parse(&r, "model:\n  path: \"a \\\"b\\\" \\\\ # \xe2\x82\xac: c\"\n  dtype: f32\nparallel:\n  tp: 7\n  pp_layers: [3, 1]\n"
+	CHECK_OK(parse(&r,
+		 "model:\n  path: \"a \\\"b\\\" \\\\ # \xe2\x82\xac: c\"\n  dtype: f32\nparallel:\n  tp: 7\n  pp_layers: [3, 1]\n"
 			   "runtime:\n  kv_bytes: 3000001kB\ngeneration:\n  temperature: 0.1\n  top_p: 0.30000000000000004\n  min_p: 1e-7\n"
-			   "  stop: [\"\\n\\t\\\"\", 'no']\n  ignore_eos: true\nlaunch:\n  slurm:\n    partition: 'on'\n"));
+			   "  stop: [\"\\n\\t\\\"\", 'no', \"a\\L\\P\\uFEFF\\uFFFE\"]\n  ignore_eos: true\nlaunch:\n  slurm:\n    partition: 'on'\n"));
 	recipe_write(r, &first);
 	CHECK_OK(first.error);
 	CHECK_OK(parse_bytes(&back, bytes_text(&first), first.size));
@@ -421,6 +471,7 @@ TEST(a_written_recipe_reads_back_the_same)
 	CU_ASSERT_EQUAL(back->generation.min_p, 1e-7);
 	CU_ASSERT_STRING_EQUAL(back->generation.stop.items[0], "\n\t\"");
 	CU_ASSERT_STRING_EQUAL(back->generation.stop.items[1], "no");
+	CU_ASSERT_STRING_EQUAL(back->generation.stop.items[2], "a\xe2\x80\xa8\xe2\x80\xa9\xef\xbb\xbf\xef\xbf\xbe");
 	CU_ASSERT_EQUAL(back->generation.ignore_eos, 1);
 	CU_ASSERT_STRING_EQUAL(back->launch.slurm.partition, "on");
 	recipe_write(back, &second);
@@ -446,7 +497,8 @@ TEST(the_reference_documents_every_key_and_is_a_recipe)
 	CU_ASSERT_STRING_EQUAL(bytes_text(&defaults), bytes_text(&parsed));
 	for (int i = 0; i < recipe_n_keys(); i++) {
 		char line[100];
-		snprintf(line, sizeof line, "\n%*s%s: ", strstr(recipe_key(i), "slurm.") ? 4 : 2, "", strrchr(recipe_key(i), '.') + 1);
+		snprintf(line, sizeof line, "\n%*s%s: ", strstr(recipe_key(i), "slurm.") ? 4 : 2, "", strrchr(recipe_key(i),
+			 '.') + 1);
 		CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&file), line));
 	}
 	recipe_destroy(r);
@@ -577,6 +629,15 @@ TEST(memory_may_run_out_at_any_point)
 	}
 }
 
+TEST(what_cannot_be_printed_is_shown_as_a_question_mark)
+{
+	CU_ASSERT_STRING_EQUAL(text_shown("a\nb\xc2\x85\xff\xe2\x82\xac\xe2\x82", 11).text, "a?b??\xe2\x82\xac??");
+	const char *sixty = "123456789012345678901234567890123456789012345678901234567890";
+	CU_ASSERT_STRING_EQUAL(text_shown(sixty, 60).text, sixty);
+	CU_ASSERT_STRING_EQUAL(text_shown("123456789012345678901234567890123456789012345678901234567890x", 61).text + 60,
+			       "...");
+}
+
 /* Distances worked out by hand; optimal string alignment. */
 TEST(nearness_counts_slips_of_the_hand)
 {
@@ -595,8 +656,11 @@ TEST_MAIN("recipe", CASE(defaults_are_those_of_the_reference), CASE(every_kind_o
 	  CASE(sizes_mean_what_their_units_say), CASE(wrong_values_are_named_with_what_is_allowed),
 	  CASE(words_that_yaml_reads_as_booleans_need_quotes), CASE(unknown_and_repeated_keys_are_named),
 	  CASE(what_yaml_has_beyond_the_subset_is_refused), CASE(values_of_the_wrong_shape_are_refused),
-	  CASE(an_empty_file_is_refused), CASE(bytes_that_are_no_text_are_refused), CASE(broken_yaml_is_named_with_its_place),
+	  CASE(an_empty_file_is_refused), CASE(bytes_that_are_no_text_are_refused),
+	       CASE(broken_yaml_is_named_with_its_place),
 	  CASE(large_input_is_refused), CASE(set_changes_one_key), CASE(an_error_leaves_the_recipe_as_it_was),
 	  CASE(a_written_recipe_reads_back_the_same), CASE(the_reference_documents_every_key_and_is_a_recipe),
 	  CASE(help_names_every_key_within_its_width), CASE(a_path_is_relative_to_the_recipe_that_holds_it),
-	  CASE(the_recipes_in_the_tree_fit_the_model_they_name), CASE(memory_may_run_out_at_any_point), CASE(nearness_counts_slips_of_the_hand))
+	  CASE(the_recipes_in_the_tree_fit_the_model_they_name), CASE(memory_may_run_out_at_any_point),
+	       CASE(what_cannot_be_printed_is_shown_as_a_question_mark),
+	  CASE(nearness_counts_slips_of_the_hand))
