@@ -358,7 +358,7 @@ enum err model_slice(const struct model *m, const struct weights *w, const struc
 
 uint64_t model_shard_bytes(const struct model *m, const struct weights *w, const struct shard *s)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = m->rope_factors ? m->rope_factors->bytes : 0;   /* every rank rotates its heads */
 	for (const struct arch_tensor *row = m->arch->tensors; row->slot != SLOT_COUNT; row++) {
 		if (!model_row_wanted(m, row, s))
 			continue;
