@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "parallel/watch.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,7 @@ enum err job_run(enum err (*body)(struct comm *world, void *arg), void *arg)
 {
 	struct job j = { body, arg };
 	struct comm *world;
+	signal(SIGPIPE, SIG_IGN);   /* a reader that is gone is an error of a write, which all ranks agree on */
 	if (!comm_mpi_is_started_by_launcher())
 		return comm_inproc_run(1, NULL, body, arg);
 	watch_block_signals();
