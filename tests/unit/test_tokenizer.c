@@ -195,6 +195,27 @@ TEST(sentencepiece_merges_the_best_score_first)
 	gguf_close(g);
 }
 
+/* GGUF strings may hold any bytes. */
+TEST(a_token_that_is_part_of_a_character_is_never_found_in_a_text)
+{
+	struct gguf *g;
+	struct tokenizer *t;
+	struct tiny_token odd[N_TINY];
+	struct bytes text = { 0 };
+	memcpy(odd, tiny, sizeof odd);
+	odd[12].text = "\xf0\x9f";
+	odd[9].text = "\x98\x80";
+	CHECK_OK(open_tiny("llama", NULL, odd, N_TINY, N_TINY, &g, &t));
+	check_encode(t, "\xf0\x9f\x98\x80", 0, IDS(3, 0));
+	CHECK_OK(tokenizer_piece(t, 12, &text));
+	CHECK_OK(tokenizer_piece(t, 9, &text));
+	CU_ASSERT_STRING_EQUAL(bytes_text(&text), "\xf0\x9f\x98\x80");
+	CHECK_ERR(tokenizer_piece(t, N_TINY, &text), WORK, "token id 13 is outside of the vocabulary (0 to 12)");
+	bytes_free(&text);
+	tokenizer_close(t);
+	gguf_close(g);
+}
+
 TEST(bad_gguf_vocabularies_are_refused_with_a_sentence)
 {
 	struct gguf *g;
@@ -435,7 +456,8 @@ TEST(a_template_wins_over_add_bos_token)
 
 TEST_MAIN("tokenizer", CASE(the_bundled_model_reads_and_writes_as_transformers_does),
 	  CASE(hard_strings_give_the_ids_and_texts_of_the_tokenizers_library), CASE(gguf_vocabularies_give_what_their_json_gives),
-	  CASE(sentencepiece_merges_the_best_score_first), CASE(bad_gguf_vocabularies_are_refused_with_a_sentence),
+	  CASE(sentencepiece_merges_the_best_score_first), CASE(a_token_that_is_part_of_a_character_is_never_found_in_a_text),
+	  CASE(bad_gguf_vocabularies_are_refused_with_a_sentence),
 	  CASE(bad_tokenizer_json_is_refused_with_a_sentence),
 	  CASE(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end), CASE(long_runs_take_no_longer_than_other_text),
 	  CASE(incremental_text_never_splits_a_character), CASE(every_allocation_may_fail), CASE(a_template_wins_over_add_bos_token))
