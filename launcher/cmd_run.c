@@ -1,6 +1,7 @@
 /* run: prompts in, text out. */
 #include "launcher/commands.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/npy.h"
@@ -110,6 +111,8 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 		TRY(prompts_end(p));
 	}
 	if (!run->o->quiet) {
+		if (comm_mpi_is_started_by_launcher())
+			clock_sleep_us(50000);   /* mpirun carries stdout and stderr apart: let the text arrive first */
 		report_rates(s, g);
 		report_traffic(rows);
 	}
