@@ -162,7 +162,8 @@ static void check_encode(const struct tokenizer *t, const char *text, int flags,
 
 static const struct tiny_token tiny[] = {
 	{ "<unk>", 0, 2 }, { "<s>", 0, 3 }, { "</s>", 0, 3 }, { BAR, -9, 1 }, { "a", -9, 1 }, { "b", -9, 1 },
-	{ "ab", -1, 1 }, { BAR "a", -2, 1 }, { BAR "ab", -3, 1 }, { "aa", -1, 1 }, { "<0xC3>", 0, 6 }, { "<0xA9>", 0, 6 }, { "[K]", 0, 4 },
+	{ "ab", -1, 1 }, { BAR "a", -2, 1 }, { BAR "ab", -3, 1 }, { "aa", -1, 1 }, { "<0xC3>", 0, 6 }, { "<0xA9>", 0, 6 },
+	{ "[K]", 0, 4 },
 };
 enum { N_TINY = sizeof tiny / sizeof tiny[0] };
 
