@@ -37,7 +37,7 @@ static void affinity_to_cores(const cpu_set_t *set, struct machine *m, struct ra
 {
 	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		int i = CPU_ISSET(cpu, set) ? machine_core_of_cpu(m, cpu) : -1;
-		if (i < 0 || f->cores[i / 64] >> (i % 64) & 1)
+		if (i < 0 || i >= MEMBER_MAX_CORES || f->cores[i / 64] >> (i % 64) & 1)
 			continue;
 		f->cores[i / 64] |= 1ull << (i % 64);
 		f->n_cores++;
