@@ -21,6 +21,8 @@ static void print_tensor(const struct tensor_info *t, struct bytes *to)
 
 static void describe(const struct model *m, const struct weights *w, struct bytes *to)
 {
+	struct shard_model sm;
+	struct layout_limits limits;
 	uint64_t bytes = 0;
 	int64_t items = 0;
 	for (int64_t i = 0; i < weights_count(w); i++) {
@@ -38,9 +40,13 @@ static void describe(const struct model *m, const struct weights *w, struct byte
 		bytes_printf(to, ", experts %" PRId64 ", %" PRId64 " used", m->n_expert, m->n_expert_used);
 	bytes_printf(to, "\nvocabulary %" PRId64 "%s, context %" PRId64 ", rope theta %g%s\n", m->n_vocab,
 		     m->tied_embeddings ? " (tied)" : "", m->n_context, m->rope_theta, m->rope_interleaved ? " (interleaved)" : "");
-	bytes_printf(to, "parameters %.3f million, %.2f MB in %" PRId64 " tensors; largest tp %" PRId64 " (runs of %" PRId64
-			 " heads, %" PRId64 " FFN columns)\n", (double)items / 1e6, (double)bytes / 1e6, weights_count(w),
-		     (m->n_head + m->head_run - 1) / m->head_run, m->head_run, m->ffn_run);
+	bytes_printf(to, "parameters %.3f million, %.2f MB in %" PRId64 " tensors\n", (double)items / 1e6, (double)bytes / 1e6,
+		     weights_count(w));
+	model_shard_model(m, &sm);
+	shard_limits(&sm, &limits);
+	bytes_printf(to, "at most tp %d, pp %d", limits.heads < limits.ffn_blocks || limits.n_experts ? limits.heads
+			 : limits.ffn_blocks, limits.n_layers);
+	bytes_printf(to, limits.n_experts ? ", ep %d, etp %d\n" : "\n", limits.n_experts, limits.ffn_blocks);
 	for (int64_t i = 0; i < weights_count(w); i++)
 		print_tensor(weights_at(w, i), to);
 }

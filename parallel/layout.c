@@ -40,7 +40,7 @@ static void choose_experts(struct layout *l, const struct layout_limits *limits)
 	if (!l->ep)
 		l->ep = divisor_up_to(l->etp && ranks % l->etp == 0 ? ranks / l->etp : ranks, limits->n_experts);
 	if (!l->etp)
-		l->etp = ranks % l->ep ? 1 : divisor_up_to(ranks / l->ep, smaller(l->tp, limits->ffn_runs));
+		l->etp = ranks % l->ep ? 1 : divisor_up_to(ranks / l->ep, smaller(l->tp, limits->ffn_blocks));
 }
 
 /* Why a complete layout cannot be, as a sentence without its end; NULL when it can. */
@@ -48,10 +48,10 @@ static const char *fault_of(const struct question *q, const struct layout *l, ch
 {
 	const struct layout_limits *m = q->limits;
 #define FAULT(...) return snprintf(text, SENTENCE_BYTES, __VA_ARGS__), text
-	if (l->tp > m->head_runs)
-		FAULT("tp %d is more than the %d blocks of heads that the model can be cut into", l->tp, m->head_runs);
-	if (!m->n_experts && l->tp > m->ffn_runs)
-		FAULT("tp %d is more than the %d blocks of FFN columns that the model can be cut into", l->tp, m->ffn_runs);
+	if (l->tp > m->heads)
+		FAULT("tp %d is more than the %d heads of the model", l->tp, m->heads);
+	if (!m->n_experts && l->tp > m->ffn_blocks)
+		FAULT("tp %d is more than the %d blocks of FFN columns that the model can be cut into", l->tp, m->ffn_blocks);
 	if (l->pp > m->n_layers)
 		FAULT("pp %d is more than the model's %d layers", l->pp, m->n_layers);
 	if (l->pp > LAYOUT_MAX_STAGES)
@@ -62,8 +62,8 @@ static const char *fault_of(const struct question *q, const struct layout *l, ch
 		FAULT("ep %d and etp %d split experts, but the model has none: both must be 1", l->ep, l->etp);
 	if (m->n_experts && l->ep > m->n_experts)
 		FAULT("ep %d is more than the model's %d experts", l->ep, m->n_experts);
-	if (m->n_experts && l->etp > m->ffn_runs)
-		FAULT("etp %d is more than the %d blocks that an expert's columns can be cut into", l->etp, m->ffn_runs);
+	if (m->n_experts && l->etp > m->ffn_blocks)
+		FAULT("etp %d is more than the %d blocks that an expert's columns can be cut into", l->etp, m->ffn_blocks);
 	if (!l->tp_across_nodes && q->ranks_per_node % l->tp)
 		FAULT("tp %d does not fit whole into a node with %d rank%s, and parallel.tp_across_nodes is not set", l->tp,
 		      q->ranks_per_node, q->ranks_per_node == 1 ? "" : "s");
@@ -156,7 +156,7 @@ static void nearest(const struct question *q, char *text, size_t room)
 	struct ranking r = { 0 };
 	int experts = q->limits->n_experts;
 	int most_ep = experts && q->wish->ep ? smaller(experts, q->n_ranks) : 0;
-	int most_etp = experts && q->wish->etp ? smaller(q->limits->ffn_runs, q->n_ranks) : 0;
+	int most_etp = experts && q->wish->etp ? smaller(q->limits->ffn_blocks, q->n_ranks) : 0;
 	for (int ep = most_ep ? 1 : 0; ep <= most_ep; ep++)
 		for (int etp = most_etp ? 1 : 0; etp <= most_etp; etp++)
 			if ((!ep || q->n_ranks % ep == 0) && (!etp || q->n_ranks % etp == 0))
@@ -164,7 +164,8 @@ static void nearest(const struct question *q, char *text, size_t room)
 	size_t used = 0;
 	for (int i = 0; i < r.n && used < room; i++) {
 		const struct layout *l = &r.best[i];
-		used += (size_t)snprintf(text + used, room - used, "%stp %d x pp %d x dp %d", i ? ", " : "", l->tp, l->pp, l->dp);
+		used += (size_t)snprintf(text + used, room - used, "%stp %d x pp %d x dp %d", i ? ", " : "", l->tp, l->pp,
+					 l->dp);
 		if (experts && used < room)
 			used += (size_t)snprintf(text + used, room - used, " with ep %d x etp %d", l->ep, l->etp);
 	}
@@ -189,14 +190,15 @@ static void explain(const struct question *q, char text[SENTENCE_BYTES])
 	}
 	long long group = (long long)(l.ep ? l.ep : 1) * (l.etp ? l.etp : 1);
 	if (q->limits->n_experts && q->n_ranks % group) {
-		snprintf(text, SENTENCE_BYTES, "ep %d x etp %d needs a multiple of %lld ranks, but there are %d", l.ep ? l.ep : 1,
-			 l.etp ? l.etp : 1, group, q->n_ranks);
+		snprintf(text, SENTENCE_BYTES, "ep %d x etp %d needs a multiple of %lld ranks, but there are %d",
+			 l.ep ? l.ep : 1, l.etp ? l.etp : 1, group, q->n_ranks);
 		return;
 	}
 	int left = (int)(q->n_ranks / fixed);
 	if (!l.tp) {
-		int most = smaller(q->ranks_per_node, q->limits->head_runs);
-		l.tp = l.pp && l.dp ? left : divisor_up_to(left, q->limits->n_experts ? most : smaller(most, q->limits->ffn_runs));
+		int most = smaller(q->ranks_per_node, q->limits->heads);
+		l.tp = l.pp && l.dp ? left
+				    : divisor_up_to(left, q->limits->n_experts ? most : smaller(most, q->limits->ffn_blocks));
 		left /= l.tp;
 	}
 	if (!l.pp) {
@@ -217,7 +219,8 @@ static enum err check_stage_layers(const struct layout *l, const struct layout_l
 		return ERR(FIT, "pp_layers lists %d stages, but must list at most %d", l->n_stage_layers, LAYOUT_MAX_STAGES);
 	for (int i = 0; i < l->n_stage_layers; i++) {
 		if (l->stage_layers[i] < 1)
-			return ERR(FIT, "pp_layers gives stage %d %d layers, but a stage has at least 1", i, l->stage_layers[i]);
+			return ERR(FIT, "pp_layers gives stage %d %d layers, but a stage has at least 1", i,
+				   l->stage_layers[i]);
 		sum += l->stage_layers[i];
 	}
 	if (l->n_stage_layers && sum != limits->n_layers)
@@ -229,12 +232,12 @@ enum err layout_complete(struct layout *l, const struct layout_limits *limits, i
 {
 	struct layout wish = *l, found = { 0 };
 	const struct question q = { &wish, limits, n_ranks, ranks_per_node };
-	if (n_ranks < 1 || ranks_per_node < 1 || limits->n_layers < 1 || limits->head_runs < 1 || limits->ffn_runs < 1)
-		return ERR(BUG, "a layout of %d ranks, %d a node, for %d layers, %d head runs and %d FFN runs", n_ranks,
-			   ranks_per_node, limits->n_layers, limits->head_runs, limits->ffn_runs);
+	if (n_ranks < 1 || ranks_per_node < 1 || limits->n_layers < 1 || limits->heads < 1 || limits->ffn_blocks < 1)
+		return ERR(BUG, "a layout of %d ranks, %d a node, for %d layers, %d heads and %d FFN blocks", n_ranks,
+			   ranks_per_node, limits->n_layers, limits->heads, limits->ffn_blocks);
 	if (wish.tp < 0 || wish.pp < 0 || wish.dp < 0 || wish.ep < 0 || wish.etp < 0)
-		return ERR(FIT, "tp %d, pp %d, dp %d, ep %d, etp %d: each must be at least 1, or auto", wish.tp, wish.pp, wish.dp,
-			   wish.ep, wish.etp);
+		return ERR(FIT, "tp %d, pp %d, dp %d, ep %d, etp %d: each must be at least 1, or auto", wish.tp, wish.pp,
+			   wish.dp, wish.ep, wish.etp);
 	TRY(check_stage_layers(&wish, limits));
 	if (wish.n_stage_layers && !wish.pp)
 		wish.pp = wish.n_stage_layers;
@@ -245,5 +248,6 @@ enum err layout_complete(struct layout *l, const struct layout_limits *limits, i
 	char why[SENTENCE_BYTES], others[SENTENCE_BYTES] = "";
 	explain(&q, why);
 	nearest(&q, others, sizeof others);
-	return ERR(FIT, "%s; the nearest layouts of %d rank%s that work are %s", why, n_ranks, n_ranks == 1 ? "" : "s", others);
+	return ERR(FIT, "%s; the nearest layouts of %d rank%s that work are %s", why, n_ranks, n_ranks == 1 ? "" : "s",
+		   others);
 }

@@ -38,20 +38,34 @@ static struct range kv_heads_of(const struct shard_model *s, struct range heads)
 	return (struct range){ heads.begin / per_kv, (heads.end - 1) / per_kv + 1 };
 }
 
+/* Runs of `run` items among n, the last one short. */
+static int64_t runs(int64_t n, int64_t run) { return n / run + (n % run != 0); }
+
+/* What tp ranks cut gate and up into when down is not cut along K: whole blocks of int8 activations. */
+enum { FFN_UNIT = 32 };
+
 void shard_of(const struct shard_model *s, const struct layout *l, const struct member *m, struct shard *out)
 {
 	*out = (struct shard){
 		.layers = shard_layers(s->n_layers, l, m->pp),
-		.heads = range_part(s->n_head, s->head_run, l->tp, m->tp),
-		.ffn = range_part(s->n_ffn, s->ffn_run, l->tp, m->tp),
+		.gather_attn = l->tp > runs(s->n_head, s->head_run),
+		.gather_ffn = !s->n_expert && l->tp > runs(s->n_ffn, s->ffn_run),
 		.experts = range_part(s->n_expert, 1, l->ep, m->ep),
 		.expert_ffn = range_part(s->n_ffn, s->ffn_run, l->etp, m->etp),
 		.vocab = range_part(s->n_vocab, 1, l->tp, m->tp),
 		.first_stage = m->pp == 0,
 		.last_stage = m->pp == l->pp - 1,
 	};
+	struct range all = { 0, s->n_embd }, mine = range_part(s->n_embd, 1, l->tp, m->tp);
+	out->heads = out->gather_attn ? shard_gathered_heads(s, l->tp, m->tp) : range_part(s->n_head, s->head_run, l->tp, m->tp);
+	out->ffn = out->gather_ffn ? shard_gathered_ffn(s, l->tp, m->tp) : range_part(s->n_ffn, s->ffn_run, l->tp, m->tp);
+	out->attn_out = out->gather_attn ? mine : all;
+	out->ffn_out = out->gather_ffn ? mine : all;
 	out->kv_heads = kv_heads_of(s, out->heads);
 }
+
+struct range shard_gathered_heads(const struct shard_model *s, int tp, int i) { return range_part(s->n_head, 1, tp, i); }
+struct range shard_gathered_ffn(const struct shard_model *s, int tp, int i) { return range_part(s->n_ffn, FFN_UNIT, tp, i); }
 
 int shard_expert_owner(const struct shard_model *s, const struct layout *l, int64_t expert)
 {
@@ -69,8 +83,8 @@ void shard_limits(const struct shard_model *s, struct layout_limits *out)
 	*out = (struct layout_limits){
 		.n_layers = clamp(s->n_layers),
 		.n_experts = clamp(s->n_expert),
-		.head_runs = clamp(s->n_head / s->head_run + (s->n_head % s->head_run != 0)),
-		.ffn_runs = clamp(s->n_ffn / s->ffn_run + (s->n_ffn % s->ffn_run != 0)),
+		.heads = clamp(s->n_head),
+		.ffn_blocks = clamp(runs(s->n_ffn, s->n_expert || s->ffn_run < FFN_UNIT ? s->ffn_run : FFN_UNIT)),
 	};
 }
 

@@ -14,7 +14,8 @@
 
 #include "parallel/comm.h"
 
-/* First thing in main of a rank, before there is any other thread: from here on SIGTERM waits for the watchdog. */
+/* First thing in main of a rank, before there is any other thread: from here on SIGTERM waits for the watchdog. Not in a
+ * process that starts others (they would inherit this) or that never calls watch_start (nothing would end it). */
 void watch_block_signals(void);
 /* Starts watching the ranks of `node`, a communicator of exactly those on one node (which stays the caller's and may be
  * destroyed). world_rank and host name this rank in the sentence; host is copied. Once per process. COLLECTIVE */

@@ -21,7 +21,7 @@ struct region {
 	const float *vector;       /* norm weights or a bias */
 	const float *in;
 	int64_t in_stride, run, n;
-	int64_t *acc;
+	struct range out;          /* which of the C outputs the matrix's rows are */
 };
 
 static int64_t q_width(const struct stage *s) { return range_size(s->shard.heads) * s->m->n_head_dim; }
@@ -187,17 +187,45 @@ static void fixed_part(void *arg, int thread, int n_threads)
 	struct region *r = arg;
 	struct stage *s = r->s;
 	int64_t begin, end, C = s->m->n_embd;
-	pool_part(C, 1, thread, n_threads, &begin, &end);
-	s->k->matmul_fixed(r->matrix, begin, end, r->run, NULL, r->in, r->in_stride, s->n_rows, s->acc, C + 1,
+	pool_part(range_size(r->out), 1, thread, n_threads, &begin, &end);
+	s->k->matmul_fixed(r->matrix, begin, end, r->run, NULL, r->in, r->in_stride, s->n_rows, s->acc + r->out.begin, C + 1,
 			   s->bad + thread * s->limits.step_tokens, s->scratch[thread]);
 }
 
-/* acc = this rank's share of W in, in fixed point. */
-static void partial_product(struct stage *s, const struct weight *w, const float *in, int64_t in_stride, int64_t run)
+/* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
+static void partial_product(struct stage *s, const struct weight *w, struct range out, const float *in, int64_t in_stride,
+			    int64_t run)
 {
 	stage_clear_acc(s, s->acc, s->n_rows);
-	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .in = in, .in_stride = in_stride, .run = run });
+	pool_run(s->pool, fixed_part,
+		 &(struct region){ .s = s, .matrix = w, .out = out, .in = in, .in_stride = in_stride, .run = run });
 	stage_fold_bad(s, s->acc, s->n_rows);
+}
+
+/* s->gathered (B, columns of all) = `in` (B, this rank's columns) of every tp rank side by side. */
+static enum err gather_input(struct stage *s, const float *in, struct range (*part)(const struct shard_model *, int, int),
+			     int64_t scale)
+{
+	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	struct shard_model sm;
+	int tp = s->grid->layout.tp;
+	int64_t width = 0, B = s->n_rows;
+	model_shard_model(s->m, &sm);
+	for (int t = 0; t < tp; t++) {
+		struct range r = part(&sm, tp, t);
+		bytes[t] = (size_t)(range_size(r) * scale * B) * sizeof(float);
+		offsets[t] = (size_t)(r.begin * scale * B) * sizeof(float);
+		width = r.end * scale;
+	}
+	TRY(comm_allgather(s->grid->axis[AXIS_TP], in, s->unsorted, bytes, offsets));
+	for (int t = 0; t < tp; t++) {
+		struct range r = part(&sm, tp, t);
+		int64_t columns = range_size(r) * scale;
+		for (int64_t b = 0; b < B; b++)
+			memcpy(s->gathered + b * width + r.begin * scale, s->unsorted + r.begin * scale * B + b * columns,
+			       (size_t)columns * sizeof(float));
+	}
+	return ERR_OK;
 }
 
 static void residual_part(void *arg, int thread, int n_threads)
@@ -218,14 +246,22 @@ enum err stage_reduce_into_x(struct stage *s, const float *bias)
 	return ERR_OK;
 }
 
-static void attention(struct stage *s, const struct layer_weights *w, const struct kv_layer *kv)
+static enum err attention(struct stage *s, const struct layer_weights *w, const struct kv_layer *kv)
 {
 	struct region r = { .s = s, .w = w, .kv = kv, .vector = w->vector[SLOT_ATTN_NORM], .in = s->x, .n = s->n_rows };
 	pool_run(s->pool, norm_part, &r);
 	pool_run(s->pool, qkv_part, &r);
 	pool_run(s->pool, rope_and_store_part, &r);
 	pool_run(s->pool, attention_part, &r);
-	partial_product(s, &w->w[SLOT_O], s->attn, q_width(s), s->m->head_run * s->m->n_head_dim);
+	const float *in = s->attn;
+	int64_t width = q_width(s), D = s->m->n_head_dim;
+	if (s->shard.gather_attn) {
+		TRY(gather_input(s, in, shard_gathered_heads, D));
+		in = s->gathered;
+		width = s->m->n_head * D;
+	}
+	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, in, width, s->m->head_run * D);
+	return ERR_OK;
 }
 
 /* --- dense FFN --- */
@@ -249,7 +285,14 @@ static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
 	struct region r = { .s = s, .w = w, .vector = w->vector[SLOT_FFN_NORM], .in = s->x, .n = s->n_rows };
 	pool_run(s->pool, norm_part, &r);
 	pool_run(s->pool, gate_up_part, &r);
-	partial_product(s, &w->w[SLOT_DOWN], s->gate, range_size(s->shard.ffn), s->m->ffn_run);
+	const float *in = s->gate;
+	int64_t width = range_size(s->shard.ffn);
+	if (s->shard.gather_ffn) {
+		TRY(gather_input(s, in, shard_gathered_ffn, 1));
+		in = s->gathered;
+		width = s->m->n_ffn;
+	}
+	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, in, width, s->m->ffn_run);
 	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS]);
 }
 
@@ -257,7 +300,7 @@ static enum err layers(struct stage *s)
 {
 	for (int64_t i = 0; i < range_size(s->shard.layers); i++) {
 		const struct layer_weights *w = &s->weights->layers[i];
-		attention(s, w, &s->kv[i]);
+		TRY(attention(s, w, &s->kv[i]));
 		if (s->m->n_expert) {
 			TRY(experts_forward(s, w));
 		} else {

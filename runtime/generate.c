@@ -127,6 +127,16 @@ static enum err return_results(struct loop *l, int32_t mine)
 	return ERR_OK;
 }
 
+/* Where slice i's rows begin among its replica's. */
+static int64_t first_row(const struct step *step, int32_t i)
+{
+	int64_t row = 0;
+	for (int32_t k = 0; k < i; k++)
+		if (step->slices[k].replica == step->slices[i].replica)
+			row += step->slices[k].n_tokens;
+	return row;
+}
+
 /* Logits of every position of the one slice that wants them, to the head's room. */
 static enum err return_logits(struct loop *l)
 {
@@ -139,11 +149,12 @@ static enum err return_logits(struct loop *l)
 			continue;
 		int from = grid_rank_at(s->grid, sl->replica, s->plan.layout.pp - 1, 0);
 		size_t bytes = (size_t)(sl->n_tokens * s->model.n_vocab) * sizeof(float);
+		const float *rows = l->stage_logits ? l->stage_logits + first_row(l->step, i) * s->model.n_vocab : NULL;
 		float *to = me == 0 ? l->g->all_logits + sl->pos * s->model.n_vocab : NULL;
 		if (from == 0 && me == 0)
-			memcpy(to, l->stage_logits, bytes);
+			memcpy(to, rows, bytes);
 		else if (me == from)
-			TRY(comm_send(world, 0, TAG_LOGITS, l->stage_logits, bytes));
+			TRY(comm_send(world, 0, TAG_LOGITS, rows, bytes));
 		else if (me == 0)
 			TRY(comm_recv(world, from, TAG_LOGITS, to, bytes));
 	}

@@ -32,9 +32,9 @@ static const struct {
 	unsigned bytes;     /* 0: a string or an array */
 } types[TYPE_COUNT] = {
 	[TYPE_U8] = { "UINT8", 1 }, [TYPE_I8] = { "INT8", 1 }, [TYPE_U16] = { "UINT16", 2 }, [TYPE_I16] = { "INT16", 2 },
-	[TYPE_U32] = { "UINT32", 4 }, [TYPE_I32] = { "INT32", 4 }, [TYPE_F32] = { "FLOAT32", 4 }, [TYPE_BOOL] = { "BOOL", 1 },
-	[TYPE_STRING] = { "STRING", 0 }, [TYPE_ARRAY] = { "ARRAY", 0 }, [TYPE_U64] = { "UINT64", 8 },
-	[TYPE_I64] = { "INT64", 8 }, [TYPE_F64] = { "FLOAT64", 8 },
+	[TYPE_U32] = { "UINT32", 4 }, [TYPE_I32] = { "INT32", 4 }, [TYPE_F32] = { "FLOAT32", 4 },
+	[TYPE_BOOL] = { "BOOL", 1 }, [TYPE_STRING] = { "STRING", 0 }, [TYPE_ARRAY] = { "ARRAY", 0 },
+	[TYPE_U64] = { "UINT64", 8 }, [TYPE_I64] = { "INT64", 8 }, [TYPE_F64] = { "FLOAT64", 8 },
 };
 
 struct span { uint64_t at, bytes; };       /* of the buffer */
@@ -68,8 +68,8 @@ struct gguf {
 
 static enum err too_short(const struct gguf *g, const char *what, uint64_t bytes)
 {
-	return ERR(MODEL, "%s: truncated: %s at byte %" PRIu64 " needs %" PRIu64 " bytes, but the file has %" PRIu64, g->file.path,
-		   what, g->at, bytes, g->file.size);
+	return ERR(MODEL, "%s: truncated: %s at byte %" PRIu64 " needs %" PRIu64 " bytes, but the file has %" PRIu64,
+		   g->file.path, what, g->at, bytes, g->file.size);
 }
 
 /* Reads on until the next `bytes` are in the buffer. */
@@ -156,11 +156,12 @@ static enum err skip_array(struct gguf *g, struct value *v)
 	TRY(take(g, 8, "an array's length", &v->n));
 	v->at = g->at;
 	if (v->item_type == TYPE_ARRAY)
-		return ERR(MODEL, "%s: key %s is an array of arrays, which is not supported", g->file.path, shown(g, v->key, room));
+		return ERR(MODEL, "%s: key %s is an array of arrays, which is not supported", g->file.path,
+			   shown(g, v->key, room));
 	if (v->item_type == TYPE_STRING) {
 		if (v->n > (g->file.size - g->at) / 8)
-			return ERR(MODEL, "%s: key %s claims %" PRIu64 " strings, more than the file has room for", g->file.path,
-				   shown(g, v->key, room), v->n);
+			return ERR(MODEL, "%s: key %s claims %" PRIu64 " strings, more than the file has room for",
+				   g->file.path, shown(g, v->key, room), v->n);
 		for (uint64_t i = 0; i < v->n; i++)
 			TRY(take_string(g, "a string of an array", &item));
 		return ERR_OK;
@@ -189,8 +190,8 @@ static enum err walk_value(struct gguf *g)
 	struct span text;
 	TRY(take_string(g, "a key", &v.key));
 	if (!v.key.bytes || v.key.bytes > KEY_BYTES_MAX)
-		return ERR(MODEL, "%s: the key at byte %" PRIu64 " has %" PRIu64 " bytes, but must have 1 to %d", g->file.path,
-			   v.key.at, v.key.bytes, KEY_BYTES_MAX);
+		return ERR(MODEL, "%s: the key at byte %" PRIu64 " has %" PRIu64 " bytes, but must have 1 to %d",
+			   g->file.path, v.key.at, v.key.bytes, KEY_BYTES_MAX);
 	TRY(take_type(g, v.key, "a value's type", &v.type));
 	v.at = g->at;
 	if (v.type == TYPE_ARRAY) {
@@ -228,14 +229,15 @@ static enum err check_version(struct gguf *g)
 {
 	uint32_t magic, version;
 	if (g->file.size < 24)
-		return ERR(MODEL, "%s: truncated: has %" PRIu64 " bytes, too few for a GGUF file", g->file.path, g->file.size);
+		return ERR(MODEL, "%s: truncated: has %" PRIu64 " bytes, too few for a GGUF file", g->file.path,
+			   g->file.size);
 	TRY(take_u32(g, "the magic", &magic));
 	if (magic != 0x46554747)
 		return ERR(MODEL, "%s: does not begin with \"GGUF\"", g->file.path);
 	TRY(take_u32(g, "the version", &version));
 	if (!(version & 0xffff))
-		return ERR(MODEL, "%s: is big endian (version 0x%08" PRIx32 "), only little endian is supported", g->file.path,
-			   version);
+		return ERR(MODEL, "%s: is big endian (version 0x%08" PRIx32 "), only little endian is supported",
+			   g->file.path, version);
 	if (version != 2 && version != 3)
 		return ERR(MODEL, "%s: is GGUF version %" PRIu32 ", only 2 and 3 are supported", g->file.path, version);
 	return ERR_OK;
@@ -245,8 +247,8 @@ static enum err check_version(struct gguf *g)
 static enum err check_count(const struct gguf *g, const char *what, uint64_t n, uint64_t least_bytes)
 {
 	if (n > (g->file.size - g->at) / least_bytes)
-		return ERR(MODEL, "%s: claims %" PRIu64 " %s, more than its %" PRIu64 " bytes have room for", g->file.path, n, what,
-			   g->file.size);
+		return ERR(MODEL, "%s: claims %" PRIu64 " %s, more than its %" PRIu64 " bytes have room for", g->file.path,
+			   n, what, g->file.size);
 	return ERR_OK;
 }
 
@@ -399,8 +401,8 @@ static enum err place_data(struct gguf *g)
 	if (v)
 		g->alignment = le_at(g, v->at, 4);
 	if (!g->alignment || g->alignment & (g->alignment - 1) || g->alignment > ALIGNMENT_MAX)
-		return ERR(MODEL, "%s: general.alignment is %" PRIu64 ", but must be a power of two, at most %d", g->file.path,
-			   g->alignment, ALIGNMENT_MAX);
+		return ERR(MODEL, "%s: general.alignment is %" PRIu64 ", but must be a power of two, at most %d",
+			   g->file.path, g->alignment, ALIGNMENT_MAX);
 	g->data_offset = size_round_up(g->at, g->alignment);
 	return ERR_OK;
 }
@@ -452,7 +454,8 @@ uint64_t gguf_read_bytes(const struct gguf *g) { return g->file.read_bytes; }
 struct gguf_tensor gguf_tensor_at(const struct gguf *g, uint64_t i)
 {
 	const struct tensor *t = &g->tensors[i];
-	struct gguf_tensor out = { { (const char *)g->data + t->name.at, t->name.bytes }, t->n_dims, t->type, { 0 }, t->offset };
+	struct gguf_tensor out = { .n_dims = t->n_dims, .type = t->type, .offset = t->offset };
+	out.name = (struct gguf_string){ (const char *)g->data + t->name.at, t->name.bytes };
 	memcpy(out.dims, t->dims, sizeof out.dims);
 	return out;
 }
@@ -466,7 +469,8 @@ static enum err get(const struct gguf *g, const char *key, const struct value **
 static enum err wrong_type(const struct gguf *g, const char *key, const struct value *v, const char *want)
 {
 	if (v->type == TYPE_ARRAY)
-		return ERR(MODEL, "%s: key %s is an array of %s, but must be %s", g->file.path, key, types[v->item_type].name, want);
+		return ERR(MODEL, "%s: key %s is an array of %s, but must be %s", g->file.path, key,
+			   types[v->item_type].name, want);
 	return ERR(MODEL, "%s: key %s is %s, but must be %s", g->file.path, key, types[v->type].name, want);
 }
 
@@ -481,7 +485,8 @@ enum err gguf_int(const struct gguf *g, const char *key, int64_t min, int64_t ma
 		return ERR(MODEL, "%s: key %s is %" PRIu64 ", but must be %" PRId64 " to %" PRId64, g->file.path, key,
 			   le_at(g, v->at, 8), min, max);
 	if (n < min || n > max)
-		return ERR(MODEL, "%s: key %s is %" PRId64 ", but must be %" PRId64 " to %" PRId64, g->file.path, key, n, min, max);
+		return ERR(MODEL, "%s: key %s is %" PRId64 ", but must be %" PRId64 " to %" PRId64, g->file.path, key, n,
+			   min, max);
 	*out = n;
 	return ERR_OK;
 }

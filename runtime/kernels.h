@@ -1,9 +1,9 @@
 /* The arithmetic of a step. One table of functions; kernels_c.c is the plain reference, the other fillings are the same
  * source compiled for an instruction set, and all give the same bits.
  *
- * What holds in every kernel ("same bits", docs/ARCHITECTURE.md): a row's result depends on that row alone; a sum over K runs in
- * 16 virtual lanes (item k goes to lane k % 16, by fmaf in order of k), then one fixed tree (lane i += lane i+8, +4, +2,
- * +1). A fixed-point sum adds round-to-nearest-even(x * 2^32) of each run as int64, so it is free of order. Nothing
+ * What holds in every kernel ("same bits", docs/ARCHITECTURE.md): a row's result depends on that row alone; a sum over K
+ * runs in 16 virtual lanes (item k goes to lane k % 16, by fmaf in order of k), then one fixed tree (lane i += lane i+8,
+ * +4, +2, +1). A fixed-point sum adds round-to-nearest-even(x * 2^32) of each run as int64, so it is free of order. Nothing
  * calls libm. Nothing allocates. Kernels work on a range of rows, heads or items; threads are the caller's business. */
 #ifndef SHARDRUN_RUNTIME_KERNELS_H
 #define SHARDRUN_RUNTIME_KERNELS_H
@@ -31,16 +31,17 @@ struct kernels {
 	const char *name;                /* "c", "avx2", "avx512" */
 	int (*usable)(void);             /* does this processor have it? */
 
-	/* y(b, r) = sum_k w(r, k) x(b, k) (+ bias[r] when not NULL) for rows r in [begin, end) and all b < n. x (n, ldx), y (n, ldy)
-	 * indexed by r as is. scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
+	/* y(b, r) = sum_k w(r, k) x(b, k) (+ bias[r] when not NULL) for rows r in [begin, end) and all b < n. x (n, ldx),
+	 * y (n, ldy) indexed by r as is. scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
 	void (*matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
 		       int64_t n, float *y, int64_t ldy, float *scratch);
-	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A run is
-	 * `run` columns (the last may be short). A non-finite product or one of magnitude >= 2^24 adds 0 and counts one in
-	 * bad[b] (the thread's own, n entries). */
+	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A
+	 * run is `run` columns (the last may be short). A non-finite product or one of magnitude >= 2^24 adds 0 and counts
+	 * one in bad[b] (the thread's own, n entries). */
 	void (*matmul_fixed)(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
-			     const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad, float *scratch);
-	/* x[i] += acc[i] * 2^-32 (+ bias[i]) for i < n; all become NaN when bad is not 0. */
+			     const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad,
+			     float *scratch);
+	/* x[i] += (acc[i] * 2^-32 + bias[i]) for i < n, bias may be NULL; all become NaN when bad is not 0. */
 	void (*add_fixed)(float *x, const int64_t *acc, int64_t bad, const float *bias, int64_t n);
 	/* y[i] = x[i] * (1 / sqrt(mean(x^2) + eps)) * w[i] */
 	void (*rms_norm)(const float *x, const float *w, float eps, int64_t n, float *y);
@@ -51,11 +52,11 @@ struct kernels {
 	/* Stores one token's K and V (n_kv, D) at position pos of a sequence with that page table. */
 	void (*kv_store)(const struct kv_layer *kv, const int32_t *pages, int64_t pos, const float *k, const float *v);
 	/* One query head of one token: q (D), kv head h, positions max(0, pos-window+1)..pos (window 0: all). out (D).
-	 * Blocks of 32 positions from position 0; running maximum; see kernels_impl.h. */
+	 * Blocks of 32 positions from position 0; running maximum; see kernels_impl.h. D <= KERNEL_MAX_HEAD_DIM. */
 	void (*attention)(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t window,
 			  float scale, const float *q, float *out);
-	/* Softmax over n expert logits, the k best (ties to the lower id) with weights renormalised to sum 1 in id order of rank:
-	 * experts[i], gates[i], best first. n <= 1024, k <= 64. */
+	/* Softmax over n expert logits, the k best (ties to the lower id) with weights renormalised to sum 1:
+	 * experts[i], gates[i], best first. n <= KERNEL_MAX_EXPERTS, k <= n. */
 	void (*route)(const float *logits, int64_t n, int64_t k, int32_t *experts, float *gates);
 	/* Row r of w widened to float. */
 	void (*widen_row)(const struct weight *w, int64_t r, float *out);

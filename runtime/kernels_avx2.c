@@ -1,5 +1,5 @@
-/* The kernels with AVX2, FMA and F16C: two parts of 8 lanes, tiles of 4 rows x 3 tokens in 12 of the 16 registers. Without the
- * instruction set at compile time (another processor family) the table is the plain one and never usable. */
+/* The kernels with AVX2, FMA and F16C: two parts of 8 lanes, tiles of 4 rows x 3 tokens in 12 of the 16 registers. Without
+ * the instruction set at compile time (another processor family) the table is the plain one and never usable. */
 #ifdef __AVX2__
 #include <immintrin.h>
 

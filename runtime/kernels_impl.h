@@ -68,6 +68,20 @@ enum { PART_LANES = LANES / PARTS };
 
 /* ---- sums of products ---- */
 
+union bits { float f; uint32_t u; };
+
+INLINE float from_bits(uint32_t u)
+{
+	union bits b = { .u = u };
+	return b.f;
+}
+
+INLINE uint32_t to_bits(float f)
+{
+	union bits b = { .f = f };
+	return b.u;
+}
+
 /* One step of 16 columns, lanes of part p only. */
 INLINE void dots_step(int n_rows, int n_tokens, int p, part (*acc)[TILE_TOKENS], const float *const *w,
 		      const float *const *x, int64_t k)
@@ -214,48 +228,53 @@ INLINE int64_t to_fixed(float x)
 	return (int64_t)((uint64_t)(whole.i - zero.i) << 32) + (rest.i - zero.i);
 }
 
-/* acc[i] += fixed(gate * sums[i]) for n of PANEL sums. acc wraps instead of overflowing, so that hostile numbers are not
- * undefined. Returns how many did not fit. */
-INLINE int64_t add_runs(int64_t *restrict acc, const float *restrict sums, int n, float gate, int gated)
+/* total[i] += fixed(v[i]), or misfits[i]++, for n values. Comparisons are done on the
+ * bits, without branches, and n is not known at compile time: otherwise gcc makes scalar code. */
+static __attribute__((noinline)) void add_run(const float *restrict v, int64_t n, int64_t *restrict total,
+					      int64_t *restrict misfits)
 {
-	int64_t fixed[PANEL], misfit[PANEL], bad = 0;
-	for (int i = 0; i < PANEL; i++) {
-		float v = gated ? gate * sums[i] : sums[i];
-		int good = fabsf(v) < 0x1p24f;
-		fixed[i] = to_fixed(good ? v : 0.0f);
-		misfit[i] = !good;
+	for (int64_t i = 0; i < n; i++) {
+		uint32_t bits = to_bits(v[i]), fits = ((bits & 0x7fffffffu) - 0x4b800000u) >> 31;   /* |v| < 2^24, no NaN */
+		total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)to_fixed(from_bits(bits & (0u - fits))));
+		misfits[i] += 1 - (int64_t)fits;
 	}
-	if (n == PANEL) {
-		for (int i = 0; i < PANEL; i++) {
-			acc[i] = (int64_t)((uint64_t)acc[i] + (uint64_t)fixed[i]);
-			bad += misfit[i];
-		}
-		return bad;
-	}
-	for (int i = 0; i < n; i++) {
-		acc[i] = (int64_t)((uint64_t)acc[i] + (uint64_t)fixed[i]);
-		bad += misfit[i];
-	}
-	return bad;
 }
 
+/* The sums of all runs of a panel for the next tokens, (n_tokens, PANEL). Returns how many tokens. */
+static int64_t tile_runs(const float *const *rows, int n_rows, int64_t cols, int64_t run, const float *gate, const float *x,
+			 int64_t ldx, int64_t n_left, int64_t *total, int64_t *misfits)
+{
+	float out[TILE_TOKENS][PANEL] = { { 0 } };   /* tile leaves a half panel without rows alone */
+	int64_t n_tokens = 0;
+	for (int64_t i = 0; i < TILE_TOKENS * PANEL; i++)
+		total[i] = misfits[i] = 0;
+	for (int64_t k = 0; k < cols; k += run) {
+		n_tokens = tile(rows, n_rows, x, ldx, n_left, k, cols - k < run ? cols - k : run, out);
+		for (int64_t t = 0; gate && t < n_tokens; t++)
+			for (int i = 0; i < PANEL; i++)
+				out[t][i] *= gate[t];
+		add_run(out[0], n_tokens * PANEL, total, misfits);
+	}
+	return n_tokens;
+}
+
+/* acc wraps instead of overflowing, so that hostile numbers are not undefined. */
 static void matmul_fixed(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
 			 const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad, float *scratch)
 {
-	float out[TILE_TOKENS][PANEL] = { { 0 } };   /* tile leaves a half panel without rows alone */
+	int64_t total[TILE_TOKENS * PANEL], misfits[TILE_TOKENS * PANEL];
 	const float *rows[PANEL];
 	for (int64_t r = begin; r < end; r += PANEL) {
 		int n_rows = panel(w, r, end, scratch, rows);
 		for (int64_t b = 0; b < n;) {
-			int64_t n_tokens = 0;
-			for (int64_t k = 0; k < w->cols; k += run) {
-				int64_t columns = w->cols - k < run ? w->cols - k : run;
-				n_tokens = tile(rows, n_rows, x + b * ldx, ldx, n - b, k, columns, out);
-				for (int64_t t = 0; t < n_tokens; t++)
-					bad[b + t] += add_runs(acc + (b + t) * lda + r, out[t], n_rows,
-							       gate ? gate[b + t] : 1.0f, gate != NULL);
-			}
-			b += n_tokens;
+			int64_t n_tokens = tile_runs(rows, n_rows, w->cols, run, gate ? gate + b : NULL, x + b * ldx, ldx,
+						     n - b, total, misfits);
+			for (int64_t t = 0; t < n_tokens; t++, b++)
+				for (int i = 0; i < n_rows; i++) {
+					uint64_t sum = (uint64_t)acc[b * lda + r + i] + (uint64_t)total[t * PANEL + i];
+					acc[b * lda + r + i] = (int64_t)sum;
+					bad[b] += misfits[t * PANEL + i];
+				}
 		}
 	}
 }
@@ -275,20 +294,6 @@ static void add_fixed(float *restrict x, const int64_t *restrict acc, int64_t ba
 }
 
 /* ---- functions of one item ---- */
-
-union bits { float f; uint32_t u; };
-
-INLINE float from_bits(uint32_t u)
-{
-	union bits b = { .u = u };
-	return b.f;
-}
-
-INLINE uint32_t to_bits(float f)
-{
-	union bits b = { .f = f };
-	return b.u;
-}
 
 /* exp(x) = 2^n exp(r), n = nearest(x / ln 2), |r| <= ln 2 / 2; 1 + r + r^2 q(r), q the polynomial that interpolates at the
  * Chebyshev nodes. 2^n is applied in two halves, so that results below 2^-126 round once and those above FLT_MAX

@@ -51,7 +51,7 @@ static const char *size_text(enum size_name s)
 void model_shard_model(const struct model *m, struct shard_model *out)
 {
 	*out = (struct shard_model){
-		.n_layers = m->n_layers, .n_head = m->n_head, .n_kv_head = m->n_kv_head, .n_ffn = m->n_ffn,
+		.n_layers = m->n_layers, .n_embd = m->n_embd, .n_head = m->n_head, .n_kv_head = m->n_kv_head, .n_ffn = m->n_ffn,
 		.n_expert = m->n_expert, .n_vocab = m->n_vocab, .head_run = m->head_run, .ffn_run = m->ffn_run,
 	};
 }
@@ -344,6 +344,10 @@ enum err model_slice(const struct model *m, const struct weights *w, const struc
 	int64_t size = model_size(m, row->cols), block = wtypes[t->type].block;
 	struct range r = shard_dim_range(s, row->cut_rows, model_size(m, row->rows), scale_of(m, row->cut_rows));
 	struct range c = shard_dim_range(s, row->cut_cols, size, scale_of(m, row->cut_cols));
+	if (row->cut_cols == SHARD_HEADS && row->rows != SIZE_1 && s->gather_attn)
+		r = s->attn_out, c = (struct range){ 0, size };
+	if (row->cut_cols == SHARD_FFN && row->rows != SIZE_1 && s->gather_ffn)
+		r = s->ffn_out, c = (struct range){ 0, size };
 	if (c.begin % block || c.end % block)
 		return ERR(BUG, "tensor %s is cut at columns %" PRId64 " to %" PRId64 ", not on blocks of %" PRId64, t->name,
 			   c.begin, c.end, block);
@@ -354,7 +358,7 @@ enum err model_slice(const struct model *m, const struct weights *w, const struc
 
 uint64_t model_shard_bytes(const struct model *m, const struct weights *w, const struct shard *s)
 {
-	uint64_t bytes = 0;
+	uint64_t bytes = m->rope_factors ? m->rope_factors->bytes : 0;   /* every rank rotates its heads */
 	for (const struct arch_tensor *row = m->arch->tensors; row->slot != SLOT_COUNT; row++) {
 		if (!model_row_wanted(m, row, s))
 			continue;

@@ -114,7 +114,7 @@ static enum err best_key(const struct choice *c, uint64_t *best)
 	}
 	TRY(comm_allreduce(c->tp, &key, 1, COMM_U64, COMM_MAX));
 	if (key == NAN_KEY)
-		return ERR(WORK, "the logits for position %" PRId64 " hold a number that is not a number (NaN)", c->position);
+		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", c->position);
 	if (key == 0)
 		return ERR(BUG, "no rank holds logits for position %" PRId64, c->position);
 	*best = key;
@@ -182,8 +182,9 @@ static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count,
 /* -log(E) with E = -log(u), u in (0, 1). */
 static double gumbel(double u) { return -exact_log(-exact_log(u)); }
 
-/* This rank's best score and its token, of keys from cut on with a share of at least min_share; NAN_KEY: none. The logarithms
- * are taken only where the token could win: noise beyond `best - scaled` needs E < exp(scaled - best), and E > 1 - u. */
+/* This rank's best score and its token, of keys from cut on with a share of at least min_share; id -1: none. The
+ * logarithms are taken only where the token could win: noise beyond `best - scaled` needs E < exp(scaled - best), and
+ * E > 1 - u. */
 static void best_draw(const struct choice *c, uint64_t cut, float min_share, double *score, int64_t *id)
 {
 	const struct sampler *s = c->s;

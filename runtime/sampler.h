@@ -1,9 +1,9 @@
 /* Choosing the next token from logits whose vocabulary is spread over the tp ranks, without gathering them.
  *
  * Greedy is one reduction. Otherwise: scale by temperature, keep the top_k, then of their softmax the smallest set that
- * reaches top_p, then those with p >= min_p * p_max; draw by the Gumbel-max rule with noise keyed by (seed, choice, position,
- * token), so the draw does not depend on the layout. Candidates are ordered by logit, then lower id; masses are summed in
- * fixed point. */
+ * reaches top_p, then those with p >= min_p * p_max; draw by the Gumbel-max rule with noise keyed by (seed, choice,
+ * position, token), so the draw does not depend on the layout. Candidates are ordered by logit, then lower id; masses are
+ * summed in fixed point. */
 #ifndef SHARDRUN_RUNTIME_SAMPLER_H
 #define SHARDRUN_RUNTIME_SAMPLER_H
 

@@ -68,6 +68,8 @@ enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequ
 	const struct schedule_limits *l = &s->limits;
 	if (r->n_prompt < 1)
 		return ERR(WORK, "a prompt has no tokens; it needs at least one");
+	if (r->max_tokens < 1)
+		return ERR(WORK, "an answer of at most %" PRId64 " tokens is asked for; it needs room for at least one", r->max_tokens);
 	if (r->n_prompt >= l->context)
 		return ERR(FIT, "a prompt of %" PRId64 " tokens leaves no room for an answer in a context of %" PRId64
 				" (runtime.context)", r->n_prompt, l->context);
@@ -75,7 +77,7 @@ enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequ
 	if (q.r.max_tokens > l->context - r->n_prompt)
 		q.r.max_tokens = l->context - r->n_prompt;
 	/* the last token of the answer is never computed, so its K and V need no place */
-	int64_t tokens = r->n_prompt + (q.r.max_tokens > 0 ? q.r.max_tokens - 1 : 0);
+	int64_t tokens = r->n_prompt + q.r.max_tokens - 1;
 	q.n_pages = (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
 	if (q.n_pages > l->n_pages)
 		return ERR(FIT, "a sequence of %" PRId64 " tokens needs %" PRId64 " pages of %d tokens, but the KV cache has %" PRId64

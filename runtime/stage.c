@@ -17,10 +17,16 @@ int64_t stage_page_bytes(const struct model *m, const struct shard *s, enum kv_t
 	return range_size(s->layers) * 2 * range_size(s->kv_heads) * KV_PAGE_TOKENS * m->n_head_dim * kv_type_bytes[type];
 }
 
+/* Columns of what is gathered when a matrix is not cut along K; 0: nothing is. */
+static int64_t gathered_columns(const struct model *m, const struct shard *s)
+{
+	return max_of(s->gather_attn ? m->n_head * m->n_head_dim : 0, s->gather_ffn ? m->n_ffn : 0);
+}
+
 /* Longest row of any matrix that a thread widens. */
 static int64_t longest_row(const struct model *m, const struct shard *s)
 {
-	return max_of(max_of(m->n_embd, range_size(s->heads) * m->n_head_dim), ffn_columns(m, s));
+	return max_of(max_of(m->n_embd, gathered_columns(m, s)), max_of(range_size(s->heads) * m->n_head_dim, ffn_columns(m, s)));
 }
 
 static int64_t logits_rows(const struct shard *s, const struct stage_limits *limits)
@@ -41,6 +47,8 @@ static int64_t logits_rows(const struct shard *s, const struct stage_limits *lim
 	X(value, (B) * range_size((s)->kv_heads) * (D) * 4)                 \
 	X(gate, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)         \
 	X(up, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)           \
+	X(gathered, (B) * gathered_columns(m, s) * 4)                       \
+	X(unsorted, (B) * gathered_columns(m, s) * 4)                       \
 	X(acc, (B) * ((C) + 1) * 8)                                         \
 	X(bad, (B) * n_threads * 8)                                         \
 	X(digests, (limits->sequences + 1) * 8)                             \

@@ -50,7 +50,8 @@ struct stage {
 	float *x;                          /* (B, C) residual stream, the same on every tp rank */
 	float *h;                          /* (B, C) normed */
 	float *q, *key, *value, *attn;     /* (B, H/tp * D), (B, K/tp * D) twice, (B, H/tp * D) */
-	float *gate, *up;                  /* (B, F/tp or F/etp) */
+	float *gate, *up;                  /* (B, F/tp) of a dense FFN */
+	float *gathered, *unsorted;        /* (B, H * D or F): the input of a matrix that is not cut along K, see shard.h */
 	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks */
 	int64_t *bad;                      /* (threads, B) */
 	float **scratch;                   /* per thread: KERNEL_SCRATCH_ROWS rows */

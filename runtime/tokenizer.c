@@ -99,13 +99,15 @@ static enum err encode(struct encoder *e, const char *text, size_t bytes, int fl
 	TRY(e->repaired.error);
 	for (int64_t i = 0; (flags & TOKENIZE_ADD_SPECIAL) && i < e->t->before.n; i++)
 		TRY(tokens_push(out, e->t->before.ids[i]));
-	TRY(added_cut(&e->t->raw, bytes_text(&e->repaired), e->repaired.size, flags & TOKENIZE_PARSE_SPECIAL, true, &e->raw));
+	TRY(added_cut(&e->t->raw, bytes_text(&e->repaired), e->repaired.size, flags & TOKENIZE_PARSE_SPECIAL, true,
+		      &e->raw));
 	for (int64_t i = 0; i < e->raw.n; i++) {
 		const struct span *s = &e->raw.items[i];
 		if (s->id >= 0)
 			TRY(tokens_push(out, s->id));
 		else
-			TRY(encode_section(e, bytes_text(&e->repaired) + s->begin, s->end - s->begin, s->at_start, flags, out));
+			TRY(encode_section(e, bytes_text(&e->repaired) + s->begin, s->end - s->begin, s->at_start, flags,
+					   out));
 	}
 	for (int64_t i = 0; (flags & TOKENIZE_ADD_SPECIAL) && i < e->t->after.n; i++)
 		TRY(tokens_push(out, e->t->after.ids[i]));

@@ -17,18 +17,20 @@ struct tokens { int32_t *ids; int64_t n, capacity; };   /* owned */
 enum err tokens_push(struct tokens *t, int32_t id);
 void tokens_free(struct tokens *t);
 
-/* model_dir holds tokenizer.json (and tokenizer_config.json, generation_config.json when there). ERR_MODEL. */
+/* model_dir holds tokenizer.json (and tokenizer_config.json when there: where tokenizer.json has no template, its
+ * add_bos_token and add_eos_token say what ADD_SPECIAL adds). ERR_MODEL. */
 enum err tokenizer_open_directory(const char *model_dir, struct tokenizer **out);
-/* From text, for tests and fuzzing; config may be NULL. */
+/* From the text of a tokenizer.json alone, for tests and fuzzing. */
 enum err tokenizer_open_json(const char *name, const char *json, size_t bytes, struct tokenizer **out);
-/* g must outlive the tokenizer. */
+/* g is not needed afterwards. */
 enum err tokenizer_open_gguf(const struct gguf *g, struct tokenizer **out);
 void tokenizer_close(struct tokenizer *t);
 
 int64_t tokenizer_n_tokens(const struct tokenizer *t);        /* highest id + 1 */
 enum { TOKENIZE_ADD_SPECIAL = 1,      /* what the model's post-processor or add_bos_token adds */
        TOKENIZE_PARSE_SPECIAL = 2 };  /* control tokens written in the text become their ids, else plain text */
-/* Appends to *out. Broken UTF-8 is taken as U+FFFD replacements (byte-level: as HF does on a str made with errors=replace). */
+/* Appends to *out, all or nothing. Broken UTF-8 is taken as U+FFFD, one for each maximal broken part, as Python's
+ * errors="replace" does. Any number of threads may encode with one tokenizer. */
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, int flags, struct tokens *out);
 /* The bytes of one token as they appear in a running text ("" for control tokens). Appends. */
 enum err tokenizer_piece(const struct tokenizer *t, int32_t id, struct bytes *out);

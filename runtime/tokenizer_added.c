@@ -10,8 +10,8 @@
 enum err added_put(struct added_set *s, const struct added *item, const char *text, size_t bytes)
 {
 	char *copy;
-	if (!bytes)
-		return ERR_OK;   /* an empty token is found nowhere */
+	if (!bytes || !utf8_valid(text, bytes))
+		return ERR_OK;   /* is found nowhere; and part of a character must not be, or the rest of it would be left */
 	TRY(grow_for_one(&s->items, s->n, &s->capacity, sizeof *s->items, "added tokens"));
 	TRY(mem_alloc(bytes, 1, "added token", &copy));
 	memcpy(copy, text, bytes);
@@ -99,7 +99,8 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
 	return end;
 }
 
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start, struct spans *out)
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
+		   struct spans *out)
 {
 	size_t done = 0;
 	for (size_t at = 0; s->n && at < bytes;) {

@@ -47,7 +47,8 @@ static void put_with_spaces(const char *text, size_t bytes, const char *mark, st
 enum err tokenizer_piece(const struct tokenizer *t, int32_t id, struct bytes *out)
 {
 	if (id < 0 || id >= t->vocab.n_tokens)
-		return ERR(WORK, "token id %" PRId32 " is outside of the vocabulary (0 to %" PRId64 ")", id, t->vocab.n_tokens - 1);
+		return ERR(WORK, "token id %" PRId32 " is outside of the vocabulary (0 to %" PRId64 ")", id,
+			   t->vocab.n_tokens - 1);
 	const struct token *k = &t->vocab.tokens[id];
 	const char *text = (const char *)t->vocab.pool.data + k->shown_at;
 	if (!(k->flags & TOKEN_PRESENT) || (k->flags & TOKEN_CONTROL))

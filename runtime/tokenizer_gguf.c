@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "runtime/gguf.h"
+#include "runtime/printable.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,8 +14,6 @@
 
 /* tokenizer.ggml.token_type */
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN = 2, TYPE_CONTROL = 3, TYPE_USER_DEFINED = 4 };
-
-static int shown_bytes(const struct gguf_string *s) { return s->bytes > 100 ? 100 : (int)s->bytes; }
 
 /* Control, unknown and user-defined tokens are found in the text as a whole; the latter are always looked for. */
 static enum err set_type(struct tokenizer *t, int32_t id, int32_t type, const struct gguf_string *text)
@@ -37,8 +36,8 @@ static enum err read_tokens(struct tokenizer *t, const struct gguf *g)
 	if (!n)
 		return ERR(MODEL, "%s: " KEY("tokens") " is empty", t->name);
 	if (types && n_types != n)
-		return ERR(MODEL, "%s: " KEY("token_type") " has %" PRIu64 " entries, but there are %" PRIu64 " tokens", t->name,
-			   n_types, n);
+		return ERR(MODEL, "%s: " KEY("token_type") " has %" PRIu64 " entries, but there are %" PRIu64 " tokens",
+			   t->name, n_types, n);
 	TRY(vocab_create(n, &t->vocab));
 	for (uint64_t i = 0; i < n; i++) {
 		TRY(vocab_add(&t->vocab, t->name, (int64_t)i, texts[i].text, texts[i].bytes));
@@ -54,21 +53,24 @@ static enum err read_merges(struct tokenizer *t, const struct gguf *g)
 {
 	const struct gguf_string *list;
 	struct bytes joined = { 0 };
+	char room[PRINTABLE_BYTES];
 	uint64_t n;
 	TRY(gguf_strings(g, KEY("merges"), &list, &n));
 	TRY(merges_create(n, &t->merges));
 	for (uint64_t i = 0; i < n && !joined.error; i++) {
-		const char *text = list[i].text, *space = list[i].bytes > 1 ? memchr(text + 1, ' ', list[i].bytes - 1) : NULL;
+		const char *text = list[i].text;
+		const char *space = list[i].bytes > 1 ? memchr(text + 1, ' ', list[i].bytes - 1) : NULL;
 		if (!space) {
 			bytes_free(&joined);
-			return ERR(MODEL, "%s: " KEY("merges") " entry %" PRIu64 " is \"%.*s\", but must be two tokens with a space between",
-				   t->name, i, shown_bytes(&list[i]), text);
+			return ERR(MODEL, "%s: " KEY("merges") " entry %" PRIu64 " is \"%s\", but must be \"left right\"",
+				   t->name, i, printable(room, text, list[i].bytes));
 		}
 		size_t left_bytes = (size_t)(space - text), right_bytes = list[i].bytes - left_bytes - 1;
 		bytes_clear(&joined);
 		bytes_put(&joined, text, left_bytes);
 		bytes_put(&joined, space + 1, right_bytes);
-		int32_t left = vocab_find(&t->vocab, text, left_bytes), right = vocab_find(&t->vocab, space + 1, right_bytes);
+		int32_t left = vocab_find(&t->vocab, text, left_bytes);
+		int32_t right = vocab_find(&t->vocab, space + 1, right_bytes);
 		int32_t id = vocab_find(&t->vocab, bytes_text(&joined), joined.size);
 		if (!joined.error && left >= 0 && right >= 0 && id >= 0)
 			merges_add(&t->merges, left, right, (int32_t)i, id, false);
@@ -106,11 +108,12 @@ static enum err put_pattern(struct tokenizer *t, const char *pattern)
 static enum err unknown_pattern(const struct tokenizer *t, const struct gguf_string *name)
 {
 	struct bytes known = { 0 };
+	char room[PRINTABLE_BYTES];
 	named_pattern_list(&known);
 	enum err e = known.error;
 	if (!e)
-		e = ERR(MODEL, "%s: " KEY("pre") " \"%.*s\" is not known (known: %s)", t->name, shown_bytes(name), name->text,
-			bytes_text(&known));
+		e = ERR(MODEL, "%s: " KEY("pre") " \"%s\" is not known (known: %s)", t->name,
+			printable(room, name->text, name->bytes), bytes_text(&known));
 	bytes_free(&known);
 	return e;
 }
@@ -141,8 +144,8 @@ static enum err read_scores(struct tokenizer *t, const struct gguf *g)
 	uint64_t n;
 	TRY(gguf_reals(g, KEY("scores"), &scores, &n));
 	if (n != (uint64_t)t->vocab.n_tokens)
-		return ERR(MODEL, "%s: " KEY("scores") " has %" PRIu64 " entries, but there are %" PRId64 " tokens", t->name, n,
-			   t->vocab.n_tokens);
+		return ERR(MODEL, "%s: " KEY("scores") " has %" PRIu64 " entries, but there are %" PRId64 " tokens", t->name,
+			   n, t->vocab.n_tokens);
 	for (uint64_t i = 0; i < n; i++)
 		if (isnan(scores[i]))
 			return ERR(MODEL, "%s: the score of token %" PRIu64 " is not a number", t->name, i);
@@ -183,13 +186,14 @@ static enum err open_llama(struct tokenizer *t, const struct gguf *g)
 static enum err read_model(struct tokenizer *t, const struct gguf *g)
 {
 	struct gguf_string model;
+	char room[PRINTABLE_BYTES];
 	TRY(gguf_string(g, KEY("model"), &model));
 	if (model.bytes == 4 && !memcmp(model.text, "gpt2", 4))
 		return open_gpt2(t, g);
 	if (model.bytes == 5 && !memcmp(model.text, "llama", 5))
 		return open_llama(t, g);
-	return ERR(MODEL, "%s: " KEY("model") " \"%.*s\" is not supported (known: gpt2, llama)", t->name, shown_bytes(&model),
-		   model.text);
+	return ERR(MODEL, "%s: " KEY("model") " \"%s\" is not supported (known: gpt2, llama)", t->name,
+		   printable(room, model.text, model.bytes));
 }
 
 enum err tokenizer_open_gguf(const struct gguf *g, struct tokenizer **out)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "runtime/printable.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -15,21 +16,25 @@ static enum err refuse_unless_empty(const struct tokenizer *t, json_t *model, co
 {
 	const char *text;
 	TRY(json_get_string_or_null(model, t->name, key, &text));
+	char room[PRINTABLE_BYTES];
 	if (text && *text)
-		return ERR(MODEL, "%s: \"%s\" is \"%.100s\", but only models without it are supported", t->name, key, text);
+		return ERR(MODEL, "%s: \"%s\" is \"%s\", but only files without it are supported", t->name, key,
+			   printable(room, text, strlen(text)));
 	return ERR_OK;
 }
 
 static enum err read_vocab(struct tokenizer *t, json_t *vocab, uint64_t n_added)
 {
 	const char *text;
+	char room[PRINTABLE_BYTES];
 	json_t *id;
 	if (!json_is_object(vocab))
 		return ERR(MODEL, "%s: \"vocab\" must be an object of token: id", t->name);
 	TRY(vocab_create(json_object_size(vocab) + n_added, &t->vocab));
 	json_object_foreach(vocab, text, id) {
 		if (!json_is_integer(id))
-			return ERR(MODEL, "%s: the id of token \"%.100s\" is not an integer", t->name, text);
+			return ERR(MODEL, "%s: the id of token \"%s\" is not an integer", t->name,
+				   printable(room, text, strlen(text)));
 		TRY(vocab_add(&t->vocab, t->name, json_integer_value(id), text, strlen(text)));
 	}
 	return ERR_OK;
@@ -62,6 +67,7 @@ static enum err merge_parts(const struct tokenizer *t, json_t *item, size_t i, c
 static enum err read_merges(struct tokenizer *t, json_t *list)
 {
 	struct bytes joined = { 0 };
+	char room[2][PRINTABLE_BYTES];
 	enum err e = ERR_OK;
 	if (!json_is_array(list))
 		return ERR(MODEL, "%s: \"merges\" must be a list", t->name);
@@ -80,8 +86,10 @@ static enum err read_merges(struct tokenizer *t, json_t *list)
 		if (joined.error)
 			e = joined.error;
 		else if (left < 0 || right < 0 || id < 0)
-			e = ERR(MODEL, "%s: merge %zu (\"%.50s\" + \"%.50s\") %s is not in the vocabulary", t->name, i, part[0], part[1],
-				left < 0 ? "has a left part that" : right < 0 ? "has a right part that" : "makes a token that");
+			e = ERR(MODEL, "%s: merge %zu (\"%s\" + \"%s\") %s is not in the vocabulary", t->name, i,
+				printable(room[0], part[0], bytes[0]), printable(room[1], part[1], bytes[1]),
+				left < 0 ? "has a left part that" : right < 0 ? "has a right part that"
+										: "makes a token that");
 		else
 			merges_add(&t->merges, left, right, (int32_t)i, id, true);
 	}
@@ -92,10 +100,12 @@ static enum err read_merges(struct tokenizer *t, json_t *list)
 static enum err read_model(struct tokenizer *t, json_t *model, uint64_t n_added)
 {
 	const char *type, *unk;
+	char room[PRINTABLE_BYTES];
 	int byte_fallback, fuse_unk, ignore_merges;
 	TRY(json_get_string_or_null(model, t->name, "type", &type));
 	if (type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"))
-		return ERR(MODEL, "%s: the tokenizer model is %.100s, but only BPE is supported", t->name, type ? type : "unnamed");
+		return ERR(MODEL, "%s: the tokenizer model is %s, but only BPE is supported", t->name,
+			   type ? printable(room, type, strlen(type)) : "unnamed");
 	TRY(refuse_unless_empty(t, model, "continuing_subword_prefix"));
 	TRY(refuse_unless_empty(t, model, "end_of_word_suffix"));
 	TRY(json_get_bool_or(model, t->name, "byte_fallback", 0, &byte_fallback));
@@ -104,7 +114,8 @@ static enum err read_model(struct tokenizer *t, json_t *model, uint64_t n_added)
 	TRY(json_get_string_or_null(model, t->name, "unk_token", &unk));
 	json_t *dropout = json_object_get(model, "dropout");
 	if (json_is_number(dropout) && json_number_value(dropout) > 0)
-		return ERR(MODEL, "%s: \"dropout\" is %g, but the ids of a text must not be random", t->name, json_number_value(dropout));
+		return ERR(MODEL, "%s: \"dropout\" is %g, but the ids of a text must not be random", t->name,
+			   json_number_value(dropout));
 	TRY(read_vocab(t, json_object_get(model, "vocab"), n_added));
 	TRY(read_merges(t, json_object_get(model, "merges")));
 	t->byte_fallback = byte_fallback;
@@ -114,7 +125,8 @@ static enum err read_model(struct tokenizer *t, json_t *model, uint64_t n_added)
 		vocab_find_bytes(&t->vocab);
 	t->unk = unk ? vocab_find(&t->vocab, unk, strlen(unk)) : -1;
 	if (unk && *unk && t->unk < 0)
-		return ERR(MODEL, "%s: unk_token \"%.100s\" is not in the vocabulary", t->name, unk);
+		return ERR(MODEL, "%s: unk_token \"%s\" is not in the vocabulary", t->name,
+			   printable(room, unk, strlen(unk)));
 	return ERR_OK;
 }
 
@@ -172,13 +184,15 @@ static const char *token_text(json_t *config, const char *key)
 static enum err config_token(struct tokenizer *t, json_t *config, const char *flag, const char *key, struct tokens *out)
 {
 	int wanted;
+	char room[PRINTABLE_BYTES];
 	TRY(json_get_bool_or(config, "tokenizer_config.json", flag, 0, &wanted));
 	const char *text = token_text(config, key);
 	if (!wanted || !text)
 		return ERR_OK;
 	int32_t id = vocab_find(&t->vocab, text, strlen(text));
 	if (id < 0)
-		return ERR(MODEL, "%s: %s \"%.100s\" of tokenizer_config.json is not in the vocabulary", t->name, key, text);
+		return ERR(MODEL, "%s: %s \"%s\" of tokenizer_config.json is not in the vocabulary", t->name, key,
+			   printable(room, text, strlen(text)));
 	return tokens_push(out, id);
 }
 
@@ -250,6 +264,8 @@ enum err tokenizer_open_directory(const char *model_dir, struct tokenizer **out)
 	json_t *root, *config = NULL;
 	TRY(file_join(model_dir, "tokenizer.json", path, sizeof path));
 	TRY(file_join(model_dir, "tokenizer_config.json", config_path, sizeof config_path));
+	if (!file_exists(path))
+		return ERR(MODEL, "%s: has no tokenizer.json, the one tokenizer file that is read beside GGUF", model_dir);
 	TRY(json_parse_file(path, JSON_MAX_BYTES, ERR_MODEL, &root));
 	enum err e = ERR_OK;
 	if (file_exists(config_path))

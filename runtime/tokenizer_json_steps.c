@@ -4,12 +4,15 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "runtime/printable.h"
 
 #include <string.h>
 
 static enum err unknown(const struct tokenizer *t, const char *part, const char *kind, const char *known)
 {
-	return ERR(MODEL, "%s: %s \"%.100s\" is not supported (known: %s)", t->name, part, kind, known);
+	char room[PRINTABLE_BYTES];
+	return ERR(MODEL, "%s: %s \"%s\" is not supported (known: %s)", t->name, part,
+		   printable(room, kind, strlen(kind)), known);
 }
 
 static enum err kind_of(const struct tokenizer *t, json_t *j, const char *part, const char **out)
@@ -128,7 +131,8 @@ static enum err byte_level(struct tokenizer *t, json_t *j)
 	int prefix_space, use_regex;
 	for (int64_t i = 0; i < t->split.n; i++)
 		if (t->split.items[i].kind == SPLIT_BYTE_LEVEL)
-			return ERR(MODEL, "%s: has the pre_tokenizer ByteLevel twice, but bytes can be rewritten only once", t->name);
+			return ERR(MODEL, "%s: has the pre_tokenizer ByteLevel twice, but bytes can be rewritten only once",
+				   t->name);
 	TRY(json_get_bool_or(j, t->name, "add_prefix_space", 1, &prefix_space));
 	TRY(json_get_bool_or(j, t->name, "use_regex", 1, &use_regex));
 	TRY(split_put(&t->split, SPLIT_BYTE_LEVEL, &step));
@@ -180,7 +184,8 @@ static enum err meta_space(struct tokenizer *t, json_t *j)
 	step->behavior = SPLIT_WITH_NEXT;
 	bytes_put(&step->mark, json_string_value(mark), json_string_length(mark));
 	TRY(step->mark.error);
-	return do_split ? regex_compile_literal(t->name, json_string_value(mark), json_string_length(mark), &step->regex) : ERR_OK;
+	return do_split ? regex_compile_literal(t->name, json_string_value(mark), json_string_length(mark), &step->regex)
+			: ERR_OK;
 }
 
 enum err json_pre_tokenizer(struct tokenizer *t, json_t *j)
@@ -207,8 +212,8 @@ enum err json_pre_tokenizer(struct tokenizer *t, json_t *j)
 		TRY(behavior_of(t, j, &behavior));
 		return put_split(t, "[\\p{P}$+<=>\\^`|~]", behavior, false);   /* with ASCII's symbols */
 	}
-	if (!strcmp(kind, "Whitespace"))
-		return put_split(t, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true);
+	if (!strcmp(kind, "Whitespace"))   /* Rust's \w, which has the two joiners; that of Oniguruma has not */
+		return put_split(t, "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+", SPLIT_REMOVED, true);
 	if (!strcmp(kind, "WhitespaceSplit"))
 		return put_split(t, "\\s", SPLIT_REMOVED, false);
 	return unknown(t, "pre_tokenizer", kind,
@@ -218,14 +223,17 @@ enum err json_pre_tokenizer(struct tokenizer *t, json_t *j)
 /* The ids of a special token of a template: its entry in special_tokens. */
 static enum err template_ids(struct tokenizer *t, json_t *j, const char *name, struct tokens *out)
 {
+	char room[PRINTABLE_BYTES];
 	json_t *ids = json_object_get(json_object_get(json_object_get(j, "special_tokens"), name), "ids");
 	if (!json_is_array(ids))
-		return ERR(MODEL, "%s: the template names %.100s, which has no \"ids\" in special_tokens", t->name, name);
+		return ERR(MODEL, "%s: the template names \"%s\", which has no \"ids\" in special_tokens", t->name,
+			   printable(room, name, strlen(name)));
 	for (size_t i = 0; i < json_array_size(ids); i++) {
 		json_t *id = json_array_get(ids, i);
 		int64_t value = json_is_integer(id) ? json_integer_value(id) : -1;
 		if (value < 0 || value >= t->vocab.n_tokens)
-			return ERR(MODEL, "%s: the template's %.100s has an id that is not in the vocabulary", t->name, name);
+			return ERR(MODEL, "%s: the template's \"%s\" has an id that is not in the vocabulary", t->name,
+				   printable(room, name, strlen(name)));
 		TRY(tokens_push(out, (int32_t)value));
 	}
 	return ERR_OK;
@@ -256,7 +264,8 @@ static enum err read_template(struct tokenizer *t, json_t *j, struct tokens *fro
 		else if (json_object_get(item, "Sequence"))
 			n_texts++;
 		else
-			return ERR(MODEL, "%s: item %zu of the template is neither a SpecialToken nor a Sequence", t->name, i);
+			return ERR(MODEL, "%s: item %zu of the template is neither a SpecialToken nor a Sequence", t->name,
+				   i);
 	}
 	if (n_texts != 1)
 		return ERR(MODEL, "%s: the template has the text %d times, but must have it once", t->name, n_texts);

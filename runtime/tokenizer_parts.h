@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "runtime/tokenizer.h"
 
+#include "base/json.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,10 +60,14 @@ struct vocab {
 };
 
 enum err vocab_create(uint64_t n_entries, struct vocab *v);
-/* The id may be anything below 4 * n_entries + 65536. An id that is taken is an error, a text that is known moves to the new id. */
+/* The id may be anything below 4 * n_entries + 65536. An id that is taken is an error, a text that is known moves to the
+ * new id. */
 enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *text, size_t bytes);
 int32_t vocab_find(const struct vocab *v, const char *text, size_t bytes);   /* -1 */
-static inline const char *vocab_text(const struct vocab *v, int32_t id) { return (const char *)v->pool.data + v->tokens[id].at; }
+static inline const char *vocab_text(const struct vocab *v, int32_t id)
+{
+	return (const char *)v->pool.data + v->tokens[id].at;
+}
 enum err vocab_show(struct vocab *v, int32_t id, const char *text, size_t bytes);
 void vocab_find_bytes(struct vocab *v);          /* fills byte_ids and the BYTE flags from tokens named <0xNN> */
 void vocab_free(struct vocab *v);
@@ -105,11 +110,13 @@ struct span { size_t begin, end; int32_t id; bool at_start; };
 struct spans { struct span *items; int64_t n, capacity; };
 enum err spans_put(struct spans *s, size_t begin, size_t end, int32_t id, bool at_start);
 void spans_free(struct spans *s);
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start, struct spans *out);
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
+		   struct spans *out);
 
 /* -- normalisers and splitters ------------------------------------------------------------------------------------ */
 
-enum normal_kind { NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD, NORMAL_LOWERCASE, NORMAL_PREPEND, NORMAL_REPLACE, NORMAL_STRIP };
+enum normal_kind { NORMAL_NFC, NORMAL_NFD, NORMAL_NFKC, NORMAL_NFKD, NORMAL_LOWERCASE, NORMAL_PREPEND, NORMAL_REPLACE,
+		   NORMAL_STRIP };
 struct normal_step {
 	enum normal_kind kind;
 	struct regex *regex;           /* REPLACE */
@@ -180,7 +187,6 @@ enum err tokenizer_create(const char *name, struct tokenizer **out);
 /* For arrays that grow one by one: room for one more. */
 enum err grow_for_one(void *items, int64_t n, int64_t *capacity, size_t size, const char *what);
 
-#include "base/json.h"
 /* Parts of tokenizer.json; each takes null. tokenizer_json_steps.c */
 enum err json_normalizer(struct tokenizer *t, json_t *j);
 enum err json_pre_tokenizer(struct tokenizer *t, json_t *j);

@@ -18,7 +18,8 @@ static const char *const qwen35[] = { CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L
 static const char *const smollm[] = { "\\p{N}", GPT2, NULL };
 static const char *const falcon[] = { "[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]", NULL };
 static const char *const unnamed[] = { "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]", NULL };
-static const char *const deepseek_coder[] = { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-\\x{d7ff}]+", "\\p{N}", NULL };
+static const char *const deepseek_coder[] = { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
+	"[一-龥ࠀ-一가-\\x{d7ff}]+", "\\p{N}", NULL };
 static const char *const deepseek_llm[] = {
 	"[\\r\\n]",
 	"\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-\\x{1f7d}"
@@ -33,17 +34,19 @@ static const char *const deepseek_llm[] = {
 static const char *const deepseek_v3[] = {
 	"\\p{N}{1,3}",
 	"[一-龥぀-ゟ゠-ヿ]+",
-	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
+	"|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\\r\\n]*"
 	"|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
 	NULL,
 };
 #define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
 #define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED_TAIL "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-static const char *const tekken[] = { "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|\\p{N}"
+static const char *const tekken[] = { "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+"
+	"|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*|\\p{N}"
 	CASED_TAIL, NULL };
-static const char *const gpt4o[] = { "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" CONTRACTION "?|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER
-	"*" CONTRACTION "?|\\p{N}{1,3}" CASED_TAIL, NULL };
+static const char *const gpt4o[] = { "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" CONTRACTION "?"
+	"|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" CONTRACTION "?|\\p{N}{1,3}" CASED_TAIL, NULL };
 
 static const struct named_pattern table[] = {
 	{ "default", unnamed, false, false },

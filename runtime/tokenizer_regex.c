@@ -6,18 +6,21 @@
  *   \uHHHH         a character by number: written \x{HHHH}
  *   \h \H          hexadecimal digits there, blanks here: refused
  *   [a[bc]] [a&&b] sets of sets: refused
+ *   \C             a byte, here; would cut a character: refused
  * Steps are limited, so that a hostile pattern ends in an error. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "runtime/tokenizer_parts.h"
 
 #include "base/mem.h"
+#include "runtime/printable.h"
 
 #include <pcre2.h>
 #include <string.h>
 
 enum { PATTERN_MAX_BYTES = 65536, MATCH_LIMIT = 10000000, JIT_STACK_BYTES = 1 << 20 };
 
-#define SPACE_SET "\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
+#define SPACE_SET                                                                                                           \
+	"\\x{09}-\\x{0d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_SPACE_SET "\\x{00}-\\x{08}\\x{0e}-\\x{1f}\\x{21}-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}" \
 	"\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{10ffff}"
 #define WORD_SET "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
@@ -45,6 +48,12 @@ static void release(void *block, void *unused)
 
 static enum err no_memory(void) { return ERR(MEMORY, "no memory for an expression"); }
 
+static enum err refuse(const char *name, const char *pattern, size_t bytes, const char *why)
+{
+	char room[PRINTABLE_BYTES];
+	return ERR(MODEL, "%s: the expression \"%s\" %s", name, printable(room, pattern, bytes), why);
+}
+
 /* One escape outside or inside a set; *at is at the backslash and moves past what was read. */
 static enum err put_escape(const char *name, const char *pattern, size_t bytes, size_t *at, bool in_set, struct bytes *out)
 {
@@ -64,11 +73,11 @@ static enum err put_escape(const char *name, const char *pattern, size_t bytes, 
 		}
 		break;
 	case 'h':
-	case 'H': return ERR(MODEL, "%s: the expression %.200s uses \\%c, which is not supported", name, pattern, c);
+	case 'H': return refuse(name, pattern, bytes, "uses \\h or \\H, which is not supported");
 	default: break;
 	}
 	if (in_set && c == 'W')
-		return ERR(MODEL, "%s: the expression %.200s uses \\W inside a set, which is not supported", name, pattern);
+		return refuse(name, pattern, bytes, "uses \\W inside a set, which is not supported");
 	if (!set)
 		bytes_put(out, pattern + *at, *at + 1 < bytes ? 2 : 1);
 	else if (in_set)
@@ -90,9 +99,9 @@ static enum err translate(const char *name, const char *pattern, size_t bytes, s
 			continue;
 		}
 		if (in_set && c == '[' && at + 1 < bytes && pattern[at + 1] != ':')
-			return ERR(MODEL, "%s: the expression %.200s has a set inside a set, which is not supported", name, pattern);
+			return refuse(name, pattern, bytes, "has a set inside a set, which is not supported");
 		if (in_set && c == '&' && at + 1 < bytes && pattern[at + 1] == '&')
-			return ERR(MODEL, "%s: the expression %.200s intersects sets, which is not supported", name, pattern);
+			return refuse(name, pattern, bytes, "intersects sets, which is not supported");
 		if (in_set && c == '[') {   /* [:name:] is the same in both */
 			const char *end = memchr(pattern + at, ']', bytes - at);
 			size_t n = end ? (size_t)(end - (pattern + at)) + 1 : bytes - at;
@@ -126,8 +135,10 @@ static enum err compile(const char *name, const char *pattern, size_t bytes, uin
 	if (!r->code && (fault == PCRE2_ERROR_NOMEMORY || fault == PCRE2_ERROR_HEAP_FAILED))
 		return no_memory();
 	if (!r->code) {
+		char room[PRINTABLE_BYTES];
 		pcre2_get_error_message(fault, text, sizeof text);
-		return ERR(MODEL, "%s: the expression %.200s is wrong at byte %zu: %s", name, pattern, where, (const char *)text);
+		return ERR(MODEL, "%s: the expression \"%s\" is wrong at byte %zu: %s", name,
+			   printable(room, pattern, bytes), where, (const char *)text);
 	}
 	pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);   /* without it matching is slower, and the same */
 	return ERR_OK;
@@ -145,7 +156,8 @@ static enum err make(const char *name, const char *pattern, size_t bytes, bool l
 		e = translate(name, pattern, bytes, &text);
 	if (!e)
 		e = literal ? compile(name, pattern, bytes, PCRE2_LITERAL, r)
-			    : compile(name, bytes_text(&text), text.size, PCRE2_MULTILINE | PCRE2_UCP, r);
+			    : compile(name, bytes_text(&text), text.size,
+				      PCRE2_MULTILINE | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, r);
 	bytes_free(&text);
 	if (e) {
 		regex_destroy(r);

@@ -101,14 +101,19 @@ const char *utf8_before(const char *begin, const char *at)
 
 bool char_is_space(uint32_t c)
 {
-	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
-	       c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+	return (c >= 0x09 && c <= 0x0d) || c == 0x20 || c == 0x85 || c == 0xa0 || c == 0x1680 ||
+	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+/* Alphabetic, Mark, Decimal_Number, Connector_Punctuation, Join_Control; the symbols among them are letters in circles. */
 bool char_is_word(uint32_t c)
 {
+	if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+	    (c >= 0x1f170 && c <= 0x1f189))
+		return true;
 	utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-	return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d;
+	return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC || c == 0x200c ||
+	       c == 0x200d;
 }
 
 /* Bytes that print keep their value; the others (0-32, 127-160, 173) are numbered from 256 on. */

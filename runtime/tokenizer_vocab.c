@@ -3,6 +3,7 @@
 #include "runtime/tokenizer_parts.h"
 
 #include "base/mem.h"
+#include "runtime/printable.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static enum err reserve_id(struct vocab *v, const char *name, int64_t id)
 {
 	int64_t limit = (int64_t)(v->n_slots / 2) * 4 + 65536;
 	if (id < 0 || id >= limit)
-		return ERR(MODEL, "%s: token id %" PRId64 " is out of range for a vocabulary of this size (0 to %" PRId64 ")", name, id,
+		return ERR(MODEL, "%s: token id %" PRId64 " is out of range in this vocabulary (0 to %" PRId64 ")", name, id,
 			   limit - 1);
 	if (id >= v->capacity) {
 		int64_t old = v->capacity, capacity = id + 1 > 2 * old ? id + 1 : 2 * old;
@@ -71,11 +72,12 @@ static enum err reserve_id(struct vocab *v, const char *name, int64_t id)
 
 enum err vocab_add(struct vocab *v, const char *name, int64_t id, const char *text, size_t bytes)
 {
+	char room[PRINTABLE_BYTES], old[PRINTABLE_BYTES];
 	TRY(reserve_id(v, name, id));
 	struct token *k = &v->tokens[id];
 	if (k->flags & TOKEN_PRESENT)
-		return ERR(MODEL, "%s: token id %" PRId64 " is given twice, to \"%.*s\" and \"%.*s\"", name, id, (int)k->bytes,
-			   vocab_text(v, (int32_t)id), bytes > 100 ? 100 : (int)bytes, text);
+		return ERR(MODEL, "%s: token id %" PRId64 " is given twice, to \"%s\" and \"%s\"", name, id,
+			   printable(old, vocab_text(v, (int32_t)id), k->bytes), printable(room, text, bytes));
 	if (bytes > INT32_MAX)
 		return ERR(MODEL, "%s: token %" PRId64 " has %zu bytes", name, id, bytes);
 	uint64_t slot = find_slot(v, text, bytes);

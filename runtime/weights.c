@@ -75,7 +75,8 @@ enum err weights_open(const char *path, struct weights **out)
 		if (weights_formats[i]->accepts(path))
 			return weights_open_as(weights_formats[i], path, out);
 	if (file_is_directory(path))
-		return ERR(MODEL, "%s: holds no model: expected model.safetensors, model.safetensors.index.json or a .gguf file",
+		return ERR(MODEL,
+			   "%s: holds no model: expected model.safetensors, model.safetensors.index.json or a .gguf file",
 			   path);
 	return ERR(MODEL, "%s: is neither a .safetensors nor a .gguf file", path);
 }
@@ -132,7 +133,8 @@ const struct tensor_info *weights_find(const struct weights *w, const char *name
 enum err weights_read(struct weights *w, const struct tensor_info *t, uint64_t offset, void *to, uint64_t bytes)
 {
 	if (offset > t->bytes || bytes > t->bytes - offset)
-		return ERR(BUG, "tensor %s: bytes %" PRIu64 " + %" PRIu64 " asked of %" PRIu64, t->name, offset, bytes, t->bytes);
+		return ERR(BUG, "tensor %s: bytes %" PRIu64 " + %" PRIu64 " asked of %" PRIu64, t->name, offset, bytes,
+			   t->bytes);
 	enum err e = file_read_at(w->files[t->file], t->offset + offset, to, bytes);
 	if (e)
 		return err_context(e, "tensor %s", t->name);
@@ -167,8 +169,7 @@ enum err weights_add_file(struct weights *w, const char *path, int *index)
 	return ERR_OK;
 }
 
-/* Bytes of a tensor by type and dimensions; `what` names file and tensor. */
-static enum err tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out)
+enum err weights_tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out)
 {
 	const struct wtype_info *type = &wtypes[t->type];
 	uint64_t items = 1;
@@ -195,15 +196,13 @@ enum err weights_add_tensor(struct weights *w, const struct tensor_info *t, cons
 	snprintf(what, sizeof what, "%s: tensor %s", f->path, printable(shown, name, name_bytes));
 	if (!name_bytes || name_bytes > NAME_BYTES_MAX || memchr(name, 0, name_bytes))
 		return ERR(MODEL, "%s: a name of %zu bytes is empty, too long or holds a zero byte", what, name_bytes);
-	if (t->n_dims < 1 || t->n_dims > WEIGHTS_MAX_DIMS)
-		return ERR(MODEL, "%s: has %d dimensions, but must have 1 to %d", what, t->n_dims, WEIGHTS_MAX_DIMS);
-	TRY(tensor_bytes(t, what, &bytes));
+	TRY(weights_tensor_bytes(t, what, &bytes));
 	if (t->bytes != bytes)
-		return ERR(MODEL, "%s: takes %" PRIu64 " bytes in the file, but its type and dimensions need %" PRIu64, what, t->bytes,
-			   bytes);
+		return ERR(MODEL, "%s: takes %" PRIu64 " bytes in the file, but its type and dimensions need %" PRIu64, what,
+			   t->bytes, bytes);
 	if (t->offset > f->size || bytes > f->size - t->offset)
-		return ERR(MODEL, "%s: bytes %" PRIu64 " + %" PRIu64 " pass the end of the file at %" PRIu64, what, t->offset, bytes,
-			   f->size);
+		return ERR(MODEL, "%s: bytes %" PRIu64 " + %" PRIu64 " pass the end of the file at %" PRIu64, what,
+			   t->offset, bytes, f->size);
 	TRY(reserve(&w->tensors, w->n_tensors, &w->tensors_capacity, sizeof *w->tensors, "tensors"));
 	TRY(arena_copy_string(w->names, name, name_bytes, &copy));
 	struct tensor_info *added = &w->tensors[w->n_tensors++];
@@ -236,8 +235,8 @@ static enum err check_overlaps(const struct weights *w, const struct tensor_info
 		const struct tensor_info *a = by_place[i - 1], *b = by_place[i];
 		if (a->file == b->file && b->offset - a->offset < a->bytes)
 			return ERR(MODEL, "%s: tensors %s (bytes %" PRIu64 " + %" PRIu64 ") and %s (at %" PRIu64 ") overlap",
-				   w->files[a->file]->path, printable(a_shown, a->name, strlen(a->name)), a->offset, a->bytes,
-				   printable(b_shown, b->name, strlen(b->name)), b->offset);
+				   w->files[a->file]->path, printable(a_shown, a->name, strlen(a->name)), a->offset,
+				   a->bytes, printable(b_shown, b->name, strlen(b->name)), b->offset);
 	}
 	return ERR_OK;
 }

@@ -55,7 +55,11 @@ uint64_t weights_header_bytes(const struct weights *w);      /* by weights_open,
 /* For the formats' own files. */
 enum err weights_add_file(struct weights *w, const char *path, int *index);
 struct file *weights_file(struct weights *w, int index);
-/* Checks dimensions and place, and adds; name is copied. Duplicates are found by weights_seal. */
+/* What a tensor's type and dimensions need; refuses dimensions below 1, rows of broken blocks and products that
+ * overflow. `what` names file and tensor. */
+enum err weights_tensor_bytes(const struct tensor_info *t, const char *what, uint64_t *out);
+/* Checks name, dimensions and place, and adds; n_dims is 1..WEIGHTS_MAX_DIMS, name is copied. Duplicates are found by
+ * weights_seal. */
 enum err weights_add_tensor(struct weights *w, const struct tensor_info *t, const char *name, size_t name_bytes);
 /* Duplicates, overlaps; builds the index. Called by weights_open, or before by a format that needs weights_find. */
 enum err weights_seal(struct weights *w);

@@ -16,9 +16,9 @@
 
 static const struct { uint32_t number; const char *name; } unsupported[] = {
 	{ 9, "Q8_1" }, { 10, "Q2_K" }, { 11, "Q3_K" }, { 15, "Q8_K" }, { 16, "IQ2_XXS" }, { 17, "IQ2_XS" },
-	{ 18, "IQ3_XXS" }, { 19, "IQ1_S" }, { 20, "IQ4_NL" }, { 21, "IQ3_S" }, { 22, "IQ2_S" }, { 23, "IQ4_XS" }, { 24, "I8" },
-	{ 25, "I16" }, { 26, "I32" }, { 27, "I64" }, { 28, "F64" }, { 29, "IQ1_M" }, { 34, "TQ1_0" }, { 35, "TQ2_0" },
-	{ 39, "MXFP4" },
+	{ 18, "IQ3_XXS" }, { 19, "IQ1_S" }, { 20, "IQ4_NL" }, { 21, "IQ3_S" }, { 22, "IQ2_S" }, { 23, "IQ4_XS" },
+	{ 24, "I8" }, { 25, "I16" }, { 26, "I32" }, { 27, "I64" }, { 28, "F64" }, { 29, "IQ1_M" }, { 34, "TQ1_0" },
+	{ 35, "TQ2_0" }, { 39, "MXFP4" },
 };
 
 static const char *unsupported_name(uint32_t number)
@@ -36,40 +36,37 @@ static enum err find_type(const char *what, uint32_t number, enum wtype *out)
 			*out = (enum wtype)t;
 			return ERR_OK;
 		}
-	return ERR(MODEL, "%s: has ggml type %" PRIu32 " (%s), but only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K "
-		   "and Q6_K are supported", what, number, unsupported_name(number));
+	return ERR(MODEL,
+		   "%s: has ggml type %" PRIu32 " (%s), but only F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K "
+		   "and Q6_K are supported",
+		   what, number, unsupported_name(number));
 }
 
-/* A tensor's bytes follow from its type and dimensions; weights_add_tensor checks all this once more for every format,
- * but the file states no size, so it is computed here. */
-static enum err tensor_size(const char *what, const struct gguf_tensor *from, struct tensor_info *t)
+/* Turned around; the rest of their checks is weights_tensor_bytes. */
+static enum err take_dims(const char *what, const struct gguf_tensor *from, struct tensor_info *t)
 {
-	const struct wtype_info *type = &wtypes[t->type];
-	uint64_t items = 1;
+	t->n_dims = (int)from->n_dims;
 	for (uint32_t i = 0; i < from->n_dims; i++) {
-		if (!from->dims[i] || from->dims[i] > INT64_MAX)
-			return ERR(MODEL, "%s: dimension %" PRIu32 " is %" PRIu64 ", but must be 1 to %" PRId64, what, i,
-				   from->dims[i], INT64_MAX);
+		if (from->dims[i] > INT64_MAX)
+			return ERR(MODEL, "%s: a dimension is %" PRIu64 ", but must be 1 to %" PRId64, what, from->dims[i],
+				   INT64_MAX);
 		t->dims[from->n_dims - 1 - i] = (int64_t)from->dims[i];
-		TRY(size_mul(items, from->dims[i], what, &items));
 	}
-	if (from->dims[0] % (uint64_t)type->block)
-		return ERR(MODEL, "%s: rows of %" PRIu64 " items are not whole blocks of %d (%s)", what, from->dims[0], type->block,
-			   type->name);
-	return size_mul(items / (uint64_t)type->block, (uint64_t)type->block_bytes, what, &t->bytes);
+	return ERR_OK;
 }
 
 static enum err add_tensor(struct weights *w, const struct gguf *g, int file, uint64_t i)
 {
 	struct gguf_tensor from = gguf_tensor_at(g, i);
-	struct tensor_info t = { .file = file, .n_dims = (int)from.n_dims };
+	struct tensor_info t = { .file = file };
 	char what[1200], shown[PRINTABLE_BYTES];
 	snprintf(what, sizeof what, "%s: tensor %s", gguf_path(g), printable(shown, from.name.text, from.name.bytes));
 	TRY(find_type(what, from.type, &t.type));
-	TRY(tensor_size(what, &from, &t));
+	TRY(take_dims(what, &from, &t));
+	TRY(weights_tensor_bytes(&t, what, &t.bytes));
 	if (from.offset % gguf_alignment(g))
-		return ERR(MODEL, "%s: its offset %" PRIu64 " is not a multiple of the alignment %" PRIu64, what, from.offset,
-			   gguf_alignment(g));
+		return ERR(MODEL, "%s: its offset %" PRIu64 " is not a multiple of the alignment %" PRIu64, what,
+			   from.offset, gguf_alignment(g));
 	TRY(size_add(gguf_data_offset(g), from.offset, what, &t.offset));
 	return weights_add_tensor(w, &t, from.name.text, from.name.bytes);
 }
@@ -85,11 +82,11 @@ static enum err add_shard(struct weights *w, const struct gguf *g)
 }
 
 /* The split sets' names: PREFIX-00001-of-00003.gguf */
-static const char split_form[] = "-00001-of-00001.gguf";
+enum { SPLIT_SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
 
 static int split_prefix_bytes(const char *path, int number, int count)
 {
-	char suffix[sizeof split_form + 16];
+	char suffix[SPLIT_SUFFIX_BYTES + 16];
 	size_t n = strlen(path), m = (size_t)snprintf(suffix, sizeof suffix, "-%05d-of-%05d.gguf", number, count);
 	return n > m && !strcmp(path + n - m, suffix) ? (int)(n - m) : 0;
 }
@@ -105,7 +102,9 @@ static enum err add_further_shard(struct weights *w, const char *path, int64_t n
 	if (!e)
 		e = gguf_int(g, "split.count", 0, UINT16_MAX, &of);
 	if (!e && (no != number || of != count))
-		e = ERR(MODEL, "%s: says that it is part %" PRId64 " of %" PRId64 ", but its name says part %" PRId64 " of %" PRId64,
+		e = ERR(MODEL,
+			"%s: says that it is part %" PRId64 " of %" PRId64 ", but its name says part %" PRId64
+			" of %" PRId64,
 			path, no + 1, of, number + 1, count);
 	if (!e)
 		e = add_shard(w, g);
@@ -120,21 +119,22 @@ static enum err add_split(struct weights *w, const struct gguf *first, int64_t c
 	TRY(gguf_int(first, "split.no", 0, UINT16_MAX, &no));
 	TRY(gguf_int_or(first, "split.tensors.count", 0, INT64_MAX, -1, &n_tensors));
 	if (no != 0)
-		return ERR(MODEL, "%s: is part %" PRId64 " of a split of %" PRId64 "; name the first part", gguf_path(first), no + 1,
-			   count);
+		return ERR(MODEL, "%s: is part %" PRId64 " of a split of %" PRId64 "; name the first part", gguf_path(first),
+			   no + 1, count);
 	int prefix = split_prefix_bytes(gguf_path(first), 1, (int)count);
 	if (!prefix)
-		return ERR(MODEL, "%s: is the first of a split of %" PRId64 ", so its name must end in -00001-of-%05" PRId64 ".gguf",
+		return ERR(MODEL,
+			   "%s: is the first of a split of %" PRId64 ", so its name must end in -00001-of-%05" PRId64
+			   ".gguf",
 			   gguf_path(first), count, count);
 	for (int64_t i = 1; i < count; i++) {
-		int n = snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", prefix, gguf_path(first), (int)i + 1, (int)count);
-		if (n < 0 || n >= (int)sizeof path)
-			return ERR(MODEL, "%s: the path of part %" PRId64 " is too long", gguf_path(first), i + 1);
+		/* as long as the first part's path, so it fits */
+		snprintf(path, sizeof path, "%.*s-%05d-of-%05d.gguf", prefix, gguf_path(first), (int)i + 1, (int)count);
 		TRY(add_further_shard(w, path, i, count));
 	}
 	if (n_tensors >= 0 && n_tensors != weights_count(w))
-		return ERR(MODEL, "%s: split.tensors.count is %" PRId64 ", but the parts hold %" PRId64 " tensors", gguf_path(first),
-			   n_tensors, weights_count(w));
+		return ERR(MODEL, "%s: split.tensors.count is %" PRId64 ", but the parts hold %" PRId64 " tensors",
+			   gguf_path(first), n_tensors, weights_count(w));
 	return ERR_OK;
 }
 
@@ -147,9 +147,9 @@ static int ends_with(const char *text, const char *suffix)
 static int is_later_part(const char *name)
 {
 	int number, count, n = 0;
-	size_t bytes = strlen(name), form_bytes = sizeof split_form - 1;
-	return bytes > form_bytes && sscanf(name + bytes - form_bytes, "-%5d-of-%5d.gguf%n", &number, &count, &n) == 2 &&
-	       n == (int)form_bytes && number > 1;
+	size_t bytes = strlen(name), suffix = SPLIT_SUFFIX_BYTES;
+	return bytes > suffix && sscanf(name + bytes - suffix, "-%5d-of-%5d.gguf%n", &number, &count, &n) == 2 &&
+	       n == (int)suffix && number > 1;
 }
 
 /* The one model in a directory: its only .gguf file that is not a later part of a split; a later part only when there is

@@ -114,8 +114,8 @@ static enum err read_header(struct file *f, json_t **out, uint64_t *data_offset)
 		return ERR(MODEL, "%s: claims a header of %" PRIu64 " bytes, but at most %d are allowed", f->path, n,
 			   HEADER_BYTES_MAX);
 	if (n > f->size - sizeof le)
-		return ERR(MODEL, "%s: its header of %" PRIu64 " bytes is longer than the file (%" PRIu64 " bytes)", f->path, n,
-			   f->size);
+		return ERR(MODEL, "%s: its header of %" PRIu64 " bytes is longer than the file (%" PRIu64 " bytes)", f->path,
+			   n, f->size);
 	TRY(mem_alloc(n, 1, "safetensors header", &text));
 	enum err e = file_read_at(f, sizeof le, text, n);
 	if (!e)
@@ -185,7 +185,8 @@ static enum err check_map(struct weights *w, const char *index, json_t *map)
 		const struct tensor_info *t = weights_find(w, name);
 		printable(shown, name, strlen(name));
 		if (!t)
-			return ERR(MODEL, "%s: names tensor %s, but %s does not hold it", index, shown, json_string_value(shard));
+			return ERR(MODEL, "%s: names tensor %s, but %s does not hold it", index, shown,
+				   json_string_value(shard));
 		const char *path = weights_file(w, t->file)->path, *slash = strrchr(path, '/');
 		if (strcmp(slash ? slash + 1 : path, json_string_value(shard)))
 			return ERR(MODEL, "%s: says that tensor %s is in %s, but it is in %s", index, shown,
@@ -204,7 +205,8 @@ static enum err open_map(struct weights *w, const char *index, json_t *map)
 		return ERR(MODEL, "%s: \"weight_map\" is missing, empty or not an object", index);
 	json_object_foreach(map, name, shard) {
 		if (!json_is_string(shard))
-			return ERR(MODEL, "%s: the file of tensor %s is not a string", index, printable(shown, name, strlen(name)));
+			return ERR(MODEL, "%s: the file of tensor %s is not a string", index,
+				   printable(shown, name, strlen(name)));
 		TRY(open_shard(w, index, json_string_value(shard), &n_files));
 	}
 	TRY(weights_seal(w));

@@ -21,7 +21,10 @@ enum { CASE_MOST_RANKS = 64, CASE_ITEMS = 200000 };
 
 /* Item i of rank r; so large that sums of a few wrap. */
 static inline uint64_t case_value(int r, size_t i) { return UINT64_C(0x1d0f3a5b7c9e2468) * (uint64_t)(r + 1) + i * 977; }
-static inline unsigned char case_byte(int from, int to, size_t i) { return (unsigned char)(from * 31 + to * 7 + (int)(i % 251)); }
+static inline unsigned char case_byte(int from, int to, size_t i)
+{
+	return (unsigned char)(from * 31 + to * 7 + (int)(i % 251));
+}
 
 static enum err case_sums_of_64_bit_integers_wrap(struct comm *c)
 {

@@ -26,6 +26,8 @@ struct bits_run {
 	const struct bits_prompt *prompts;
 	int n_prompts;
 	float temperature;
+	float *all_logits;                   /* NULL, or room for (prompt tokens, V): the logits of one prompt's positions */
+	int logits_prompt;                   /* which prompt's */
 };
 
 struct bits_result {
@@ -48,8 +50,10 @@ static inline enum err bits_generate(struct comm *world, struct session *s, cons
 	for (int i = 0; i < b->n_prompts; i++)
 		requests[i] = (struct request){ .prompt = b->prompts[i].ids, .n_prompt = b->prompts[i].n, .max_tokens = b->new_tokens,
 				.sample = { .temperature = b->temperature, .top_p = 0.95f, .top_k = 50, .seed = 7, .choice = (uint32_t)i } };
+	requests[b->logits_prompt].all_logits = b->all_logits != NULL;
 	if (comm_rank(world) == 0)
-		g = (struct generation){ .requests = requests, .n_requests = b->n_prompts, .ignore_eos = 1 };
+		g = (struct generation){ .requests = requests, .n_requests = b->n_prompts, .ignore_eos = 1,
+					 .all_logits = b->all_logits };
 	enum err e = session_generate(s, &g);
 	struct grid_traffic rows[GRID_TRAFFIC_ROWS];
 	if (!e)

@@ -1,5 +1,6 @@
-/* hwloc 2.9 trusts its XML: one damaged attribute name in a file makes hwloc_topology_load (and lstopo) fall over. A file
- * must not bring this program down, so it is read in a child. What comes back over the pipe is
+/* hwloc 2.9 trusts its input: one damaged attribute name in an XML file, or the word memcache:1 in a synthetic string,
+ * make hwloc_topology_load (and lstopo) fall over. Input must not bring this program down, so it is read in a child. What
+ * comes back over the pipe is
  *
  *   u32 error   string sentence            of a failed read, or
  *   u32 0       the machine, encoded
@@ -48,19 +49,24 @@ static void write_all(int fd, const unsigned char *data, size_t bytes)
 	}
 }
 
-static void answer(enum err (*read_machine)(const char *, struct machine *), const char *path, int fd)
+/* The answer when there is no memory for an answer. */
+static const unsigned char no_memory[] = { ERR_MEMORY, 0, 0, 0, 9, 0, 0, 0, 'n', 'o', ' ', 'm', 'e', 'm', 'o', 'r', 'y', 0 };
+
+static void answer(enum err (*read_machine)(const char *, struct machine *), const char *spec, int fd)
 {
 	struct bytes to = { 0 };
 	struct machine m = { 0 };
-	enum err e = read_machine(path, &m);
+	enum err e = read_machine(spec, &m);
 	bytes_put_u32(&to, e);
 	if (e)
 		bytes_put_string(&to, err_sentence());
 	else
 		machine_encode(&m, &to);
-	if (!to.error)
+	if (to.error)
+		write_all(fd, no_memory, sizeof no_memory - 1);
+	else
 		write_all(fd, to.data, to.size);
-	_exit(to.error != ERR_OK);
+	_exit(0);
 }
 
 static enum err read_to_end(int fd, struct bytes *to)
@@ -77,11 +83,11 @@ static enum err read_to_end(int fd, struct bytes *to)
 	return to->error;
 }
 
-static enum err take_answer(const struct bytes *from, const char *path, struct machine *out)
+static enum err take_answer(const struct bytes *from, const char *spec, struct machine *out)
 {
 	struct reader r;
 	char sentence[ERR_SENTENCE_BYTES];
-	reader_init(&r, path, from->data, from->size);
+	reader_init(&r, spec, from->data, from->size);
 	uint32_t code = reader_u32(&r);
 	if (!r.error && !code && machine_decode(&r, out) == ERR_OK)
 		return ERR_OK;
@@ -92,25 +98,25 @@ static enum err take_answer(const struct bytes *from, const char *path, struct m
 	}
 	if (r.error == ERR_MEMORY)
 		return ERR_MEMORY;
-	return ERR(USAGE, "%s: hwloc falls over when it reads this file: it is damaged", path);
+	return ERR(USAGE, "%s: hwloc falls over when it reads this: it is damaged or makes no sense", spec);
 }
 
-enum err machine_read_isolated(enum err (*read_machine)(const char *path, struct machine *out), const char *path,
+enum err machine_read_isolated(enum err (*read_machine)(const char *spec, struct machine *out), const char *spec,
 			       struct machine *out)
 {
 	int ends[2];
 	struct bytes from = { 0 };
 	if (pipe2(ends, O_CLOEXEC))
-		return ERR(WORK, "%s: no pipe to read it over: %s", path, strerror(errno));
+		return ERR(WORK, "%s: no pipe to read it over: %s", spec, strerror(errno));
 	pid_t child = fork();
 	if (child == 0) {
 		become_quiet();
-		answer(read_machine, path, ends[1]);
+		answer(read_machine, spec, ends[1]);
 	}
 	close(ends[1]);
 	enum err e = ERR_OK;
 	if (child < 0)
-		e = ERR(WORK, "%s: no process to read it in: %s", path, strerror(errno));
+		e = ERR(WORK, "%s: no process to read it in: %s", spec, strerror(errno));
 	else
 		e = read_to_end(ends[0], &from);
 	close(ends[0]);
@@ -118,7 +124,7 @@ enum err machine_read_isolated(enum err (*read_machine)(const char *path, struct
 	while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR)
 		;
 	if (!e)
-		e = take_answer(&from, path, out);
+		e = take_answer(&from, spec, out);
 	bytes_free(&from);
 	return e;
 }

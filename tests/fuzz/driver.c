@@ -85,9 +85,9 @@ static void replace(struct input *in, size_t at, size_t remove, const uint8_t *d
 
 static void put_number(struct input *in)
 {
-	static const uint64_t numbers[] = { 0, 1, 2, 3, 4, 7, 8, 9, 16, 31, 32, 64, 127, 128, 255, 256, 4096, 65535, 65536, INT32_MAX,
-		(uint64_t)INT32_MAX + 1, UINT32_MAX, (uint64_t)UINT32_MAX + 1, INT64_MAX, 1ull << 63, UINT64_MAX, UINT64_MAX - 7,
-		1ull << 61, 1ull << 62, 1ull << 40 };
+	static const uint64_t numbers[] = { 0, 1, 2, 3, 4, 7, 8, 9, 16, 31, 32, 64, 127, 128, 255, 256, 4096, 65535, 65536,
+		INT32_MAX, (uint64_t)INT32_MAX + 1, UINT32_MAX, (uint64_t)UINT32_MAX + 1, INT64_MAX, 1ull << 63, UINT64_MAX,
+		UINT64_MAX - 7, 1ull << 61, 1ull << 62, 1ull << 40 };
 	uint64_t v = numbers[below(sizeof numbers / sizeof numbers[0])];
 	size_t width = (size_t)1 << below(4);
 	uint8_t le[8];
@@ -98,9 +98,9 @@ static void put_number(struct input *in)
 
 static void put_word(struct input *in)
 {
-	static const char *const words[] = { "null", "true", "-1", "0", "1e999", "0.5", "18446744073709551616", "\"\"", "{}", "[]", "[",
-		"{", "]", "}", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "\n", "\t", "#", "&a", "*a", "---", "- ", "\xff", "\xc3",
-		"\xed\xa0\x80", "\xf0\x9f\x98\x80" };
+	static const char *const words[] = { "null", "true", "-1", "0", "1e999", "0.5", "18446744073709551616", "\"\"", "{}",
+		"[]", "[", "{", "]", "}", ",", ":", "\"", "\\", "\\u0000", "\\ud800", "\n", "\t", "#", "&a", "*a", "---",
+		"- ", "\xff", "\xc3", "\xed\xa0\x80", "\xf0\x9f\x98\x80" };
 	const char *word = words[below(sizeof words / sizeof words[0])];
 	replace(in, below(in->bytes + 1), below(2) ? strlen(word) : below(4), (const uint8_t *)word, strlen(word));
 }
@@ -193,7 +193,8 @@ static int report(const char *program, const struct input *in, int status)
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	int written = fd >= 0 && write(fd, in->data, in->bytes) == (ssize_t)in->bytes;
 	if (WIFSIGNALED(status))
-		fprintf(stderr, "%s after signal %d; ", WTERMSIG(status) == SIGALRM ? "hangs: stopped" : "crashes: ended", WTERMSIG(status));
+		fprintf(stderr, "%s after signal %d; ", WTERMSIG(status) == SIGALRM ? "hangs: stopped" : "crashes: ended",
+			WTERMSIG(status));
 	else
 		fprintf(stderr, "ended with status %d; ", WEXITSTATUS(status));
 	fprintf(stderr, "the input of %zu bytes is %s %s\n", in->bytes, written ? "in" : "lost: cannot write", path);

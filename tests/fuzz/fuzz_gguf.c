@@ -44,8 +44,8 @@ static void ask(const struct gguf *g, const char *key)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const keys[] = { "general.architecture", "general.alignment", "t.u8", "t.i64", "t.u64", "t.f64", "t.bool",
-		"t.strings", "t.ints", "t.reals", "t.bools", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
+	static const char *const keys[] = { "general.architecture", "general.alignment", "t.u8", "t.i64", "t.u64", "t.f64",
+		"t.bool", "t.strings", "t.ints", "t.reals", "t.bools", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
 		"tokenizer.ggml.token_type" };
 	struct gguf *g;
 	enum err e = gguf_open(fuzz_file(data, size), &g);

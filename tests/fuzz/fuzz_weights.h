@@ -22,7 +22,9 @@ static inline void fuzz_check_tensors(struct weights *w)
 		FUZZ_CHECK(t->dims[t->n_dims - 1] % type->block == 0);
 		FUZZ_CHECK(t->bytes == (uint64_t)wtype_row_bytes(t->type, items));
 		FUZZ_CHECK(t->bytes <= weights_file(w, t->file)->size);
-		uint64_t part = t->bytes < sizeof raw ? t->bytes : sizeof raw / (uint64_t)type->block_bytes * (uint64_t)type->block_bytes;
+		uint64_t part = sizeof raw / (uint64_t)type->block_bytes * (uint64_t)type->block_bytes;
+		if (part > t->bytes)
+			part = t->bytes;
 		FUZZ_CHECK(weights_read(w, t, t->bytes - part, raw, part) == ERR_OK);
 		type->widen(raw, wide, (int64_t)part / type->block_bytes * type->block);
 	}

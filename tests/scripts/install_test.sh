@@ -16,4 +16,4 @@ said=$(cd / && "$prefix/bin/shardrun" --version)
 echo "--version: $said"
 case $said in *"$version"*) ;; *) exit 1;; esac
 # the installed recipe finds the installed model
-cd / && "$prefix/bin/shardrun" plan "$prefix/share/shardrun/recipes/demo.yaml" --cluster "pack:1 core:4 pu:1"
+cd / && "$prefix/bin/shardrun" plan "$prefix/share/shardrun/recipes/demo.yaml" --set parallel.dp=1 --cluster "pack:1 core:4 pu:1"

@@ -38,7 +38,8 @@ static double stored(enum kv_type type, float x)
 	return type == KV_BF16 ? (double)wtype_bf16_to_f32(wtype_f32_to_bf16(x)) : (double)x;
 }
 
-static void reference(const struct cache *c, int64_t h, int64_t pos, int64_t window, double scale, const float *q, double *out)
+static void reference(const struct cache *c, int64_t h, int64_t pos, int64_t window, double scale, const float *q,
+		      double *out)
 {
 	int64_t d = c->layer.n_head_dim, first = window && pos - window + 1 > 0 ? pos - window + 1 : 0;
 	double *score = room((size_t)(pos + 1) * sizeof *score), top = -INFINITY, sum = 0;
@@ -129,12 +130,13 @@ TEST(every_stored_number_is_widened_exactly)
 	FOR_TABLES(k)
 		for (int type = KV_F16; type <= KV_BF16; type++)
 			for (int start = 0; start < 65536; start += D) {
-				struct kv_layer kv = { (enum kv_type)type, 1, D, (unsigned char *)key, (unsigned char *)value };
+				struct kv_layer kv = { (enum kv_type)type, 1, D, (void *)key, (void *)value };
 				for (int i = 0; i < D; i++)
 					value[i] = (uint16_t)(start + i);
 				k->attention(&kv, &page, 0, 0, 0, 1.0f, q, out);
 				for (int i = 0; i < D; i++) {
-					float want = type == KV_F16 ? wtype_f16_to_f32(value[i]) : wtype_bf16_to_f32(value[i]);
+					uint16_t h = value[i];
+					float want = type == KV_F16 ? wtype_f16_to_f32(h) : wtype_bf16_to_f32(h);
 					CU_ASSERT(isnan(want) ? isnan(out[i]) : out[i] == want);
 				}
 			}

@@ -10,7 +10,10 @@
 static const char golden[] = SOURCE_DIR "/tests/golden/weights/small.gguf";
 static const uint64_t one_dim[] = { 4 };
 
-static int text_is(struct gguf_string s, const char *want) { return s.bytes == strlen(want) && !memcmp(s.text, want, s.bytes); }
+static int text_is(struct gguf_string s, const char *want)
+{
+	return s.bytes == strlen(want) && !memcmp(s.text, want, s.bytes);
+}
 
 TEST(every_type_comes_back_as_the_gguf_package_wrote_it)
 {
@@ -29,7 +32,8 @@ TEST(every_type_comes_back_as_the_gguf_package_wrote_it)
 		CHECK_OK(gguf_int(g, ints[i].key, INT64_MIN, INT64_MAX, &n));
 		CU_ASSERT_EQUAL(n, ints[i].value);
 	}
-	CHECK_ERR(gguf_int(g, "t.u64", 0, INT64_MAX, &n), MODEL, "small.gguf: key t.u64 is 9223372036854775809, but must be 0 to");
+	CHECK_ERR(gguf_int(g, "t.u64", 0, INT64_MAX, &n), MODEL,
+		  "small.gguf: key t.u64 is 9223372036854775809, but must be 0 to");
 	CHECK_OK(gguf_real(g, "t.f32", &x));
 	CU_ASSERT_EQUAL(x, (double)0.1f);
 	CHECK_OK(gguf_real(g, "t.f64", &x));
@@ -104,8 +108,10 @@ TEST(absent_keys_and_wrong_types_are_named)
 	CHECK_ERR(gguf_real_or(g, "t.text", 0, &x), MODEL, "key t.text is STRING");
 	CHECK_ERR(gguf_bool_or(g, "t.u8", 0, &yes), MODEL, "key t.u8 is UINT8, but must be BOOL");
 	CHECK_ERR(gguf_string(g, "t.u8", &s), MODEL, "key t.u8 is UINT8, but must be STRING");
-	CHECK_ERR(gguf_strings(g, "t.ints", &strings, &count), MODEL, "is an array of INT32, but must be an array of STRING");
-	CHECK_ERR(gguf_ints(g, "t.strings", &ints, &count), MODEL, "is an array of STRING, but must be an array of integers");
+	CHECK_ERR(gguf_strings(g, "t.ints", &strings, &count), MODEL,
+		  "is an array of INT32, but must be an array of STRING");
+	CHECK_ERR(gguf_ints(g, "t.strings", &ints, &count), MODEL,
+		  "is an array of STRING, but must be an array of integers");
 	CHECK_ERR(gguf_ints(g, "t.reals", &ints, &count), MODEL, "is an array of FLOAT32, but must be an array of integers");
 	CHECK_ERR(gguf_reals(g, "t.ints", &reals, &count), MODEL, "is an array of INT32, but must be an array of FLOAT32");
 	CHECK_OK(gguf_int_or(g, "none", 0, 1, 77, &n));
@@ -137,13 +143,19 @@ static void huge_key(struct bytes *b)
 {
 	put_gguf(b, 3, 0, 1), put_le(b, 65536, 8), put_zeros(b, 65536 + 4 + 1);
 }
-static void long_value(struct bytes *b) { put_gguf(b, 3, 0, 1), put_key(b, "k", T_STRING, UINT64_MAX - 7, 8), put_zeros(b, 9); }
+static void long_value(struct bytes *b)
+{
+	put_gguf(b, 3, 0, 1), put_key(b, "k", T_STRING, UINT64_MAX - 7, 8), put_zeros(b, 9);
+}
 static void long_item(struct bytes *b)
 {
 	put_gguf(b, 3, 0, 1), put_array(b, "k", T_STRING, 1), put_le(b, UINT64_MAX - 40, 8), put_zeros(b, 9);
 }
 static void many_strings(struct bytes *b) { put_gguf(b, 3, 0, 1), put_array(b, "k", T_STRING, 1ull << 61), put_zeros(b, 9); }
-static void many_numbers(struct bytes *b) { put_gguf(b, 3, 0, 1), put_array(b, "k", T_U64, (1ull << 61) + 1), put_zeros(b, 9); }
+static void many_numbers(struct bytes *b)
+{
+	put_gguf(b, 3, 0, 1), put_array(b, "k", T_U64, (1ull << 61) + 1), put_zeros(b, 9);
+}
 static void more_numbers(struct bytes *b) { put_gguf(b, 3, 0, 1), put_array(b, "k", T_U8, 10), put_zeros(b, 9); }
 static void twice(struct bytes *b)
 {
@@ -330,7 +342,7 @@ TEST(every_allocation_may_fail)
 }
 
 TEST_MAIN("gguf", CASE(every_type_comes_back_as_the_gguf_package_wrote_it), CASE(arrays_come_back),
-	  CASE(tensors_are_listed_as_they_stand), CASE(absent_keys_and_wrong_types_are_named), CASE(every_fault_is_one_sentence),
-	  CASE(every_truncation_is_refused), CASE(values_that_do_not_fit_are_refused_when_asked_for),
-	  CASE(a_header_over_1_gib_is_refused_before_it_is_read), CASE(a_large_vocabulary_is_read_in_bulk),
-	  CASE(every_allocation_may_fail))
+	  CASE(tensors_are_listed_as_they_stand), CASE(absent_keys_and_wrong_types_are_named),
+	  CASE(every_fault_is_one_sentence), CASE(every_truncation_is_refused),
+	  CASE(values_that_do_not_fit_are_refused_when_asked_for), CASE(a_header_over_1_gib_is_refused_before_it_is_read),
+	  CASE(a_large_vocabulary_is_read_in_bulk), CASE(every_allocation_may_fail))

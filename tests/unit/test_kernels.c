@@ -169,7 +169,8 @@ TEST(conversion_rounds_to_nearest_even_at_every_magnitude)
 		{ -0x0.8p-32f, 0, 0 }, { -0x1.8p-32f, -2, 0 }, { -0x2.8p-32f, -2, 0 }, { 0x0.800002p-32f, 1, 0 },
 		{ 1.0f, 1ll << 32, 0 }, { -1.5f, -(3ll << 31), 0 }, { 0.5f, 1ll << 31, 0 }, { -0.5f, -(1ll << 31), 0 },
 		{ 0x1.fffffep+23f, 0xffffffll << 32, 0 }, { -0x1.fffffep+23f, -(0xffffffll << 32), 0 },
-		{ 0x1p24f, 0, 1 }, { -0x1p24f, 0, 1 }, { INFINITY, 0, 1 }, { -INFINITY, 0, 1 }, { NAN, 0, 1 }, { 1e-45f, 0, 0 }
+		{ 0x1p24f, 0, 1 }, { -0x1p24f, 0, 1 }, { INFINITY, 0, 1 }, { -INFINITY, 0, 1 }, { NAN, 0, 1 },
+		{ 1e-45f, 0, 0 }
 	};
 	int64_t bad;
 	FOR_TABLES(k) {
@@ -220,8 +221,10 @@ TEST(norm_and_silu_match_long_double)
 		long double scale = 1 / sqrtl(sum / (long double)n + 1e-5L);
 		FOR_TABLES(k) {
 			k->rms_norm(x, w, 1e-5f, n, y);
-			for (int64_t i = 0; i < n; i++)
-				CU_ASSERT(fabsl((long double)y[i] - (long double)x[i] * scale * (long double)w[i]) <= 1e-6L * scale);
+			for (int64_t i = 0; i < n; i++) {
+				long double want = (long double)x[i] * scale * (long double)w[i];
+				CU_ASSERT(fabsl((long double)y[i] - want) <= 1e-6L * scale);
+			}
 			if (k == kernel_tables[0])
 				memcpy(first, y, (size_t)n * sizeof *y);
 			CU_ASSERT(same_bits(first, y, n));
@@ -318,7 +321,8 @@ TEST(the_router_takes_the_best_experts_lower_ids_first)
 TEST(the_digest_is_free_of_order_and_sees_every_bit)
 {
 	float logits[3] = { 1.0f, -2.5f, 0.0f };
-	/* python3: M=2**64-1; mix=lambda z:(lambda z:(lambda z:z^z>>31)((z^z>>27)*0x94d049bb133111eb&M))((z^z>>30)*0xbf58476d1ce4e5b9&M)
+	/* python3: M=2**64-1
+	 * mix=lambda z:(lambda z:(lambda z:z^z>>31)((z^z>>27)*0x94d049bb133111eb&M))((z^z>>30)*0xbf58476d1ce4e5b9&M)
 	 * sum(mix(mix(7+0x9e3779b97f4a7c15)+(i<<32|b)&M) for i,b in ((10,0x3f800000),(11,0xc0200000),(12,0))) & M */
 	const uint64_t golden = 0x2d2e003142fce032u;
 	FOR_TABLES(k) {

@@ -3,9 +3,9 @@
 #include "parallel/layout.h"
 #include "tests/test.h"
 
-static const struct layout_limits smollm2 = { .n_layers = 30, .head_runs = 9, .ffn_runs = 16 };      /* dense */
-static const struct layout_limits jargon = { .n_layers = 6, .n_experts = 8, .head_runs = 6, .ffn_runs = 16 };
-static const struct layout_limits big_moe = { .n_layers = 61, .n_experts = 256, .head_runs = 128, .ffn_runs = 16 };
+static const struct layout_limits smollm2 = { .n_layers = 30, .heads = 9, .ffn_blocks = 16 };      /* dense */
+static const struct layout_limits jargon = { .n_layers = 6, .n_experts = 8, .heads = 6, .ffn_blocks = 16 };
+static const struct layout_limits big_moe = { .n_layers = 61, .n_experts = 256, .heads = 128, .ffn_blocks = 16 };
 
 /* { tp, pp, dp, ep, etp }; 0 is auto. Wanted values are worked out by hand from the rule in layout.c. */
 static const struct { const struct layout_limits *m; int ranks, per_node; int in[5], out[5]; } fits[] = {
@@ -32,7 +32,10 @@ static const struct { const struct layout_limits *m; int ranks, per_node; int in
 	{ &big_moe, 128, 8, { 0 }, { 8, 16, 1, 8, 1 } },
 };
 
-static struct layout wish(const int v[5]) { return (struct layout){ .tp = v[0], .pp = v[1], .dp = v[2], .ep = v[3], .etp = v[4] }; }
+static struct layout wish(const int v[5])
+{
+	return (struct layout){ .tp = v[0], .pp = v[1], .dp = v[2], .ep = v[3], .etp = v[4] };
+}
 
 TEST(auto_values_follow_the_rule)
 {
@@ -50,7 +53,7 @@ TEST(auto_values_follow_the_rule)
 }
 
 static const struct { const struct layout_limits *m; int ranks, per_node; int in[5]; const char *says, *offers; } misfits[] = {
-	{ &smollm2, 10, 10, { 10 }, "tp 10 is more than the 9 blocks of heads", "tp 5 x pp 2 x dp 1" },
+	{ &smollm2, 10, 10, { 10 }, "tp 10 is more than the 9 heads of the model", "tp 5 x pp 2 x dp 1" },
 	{ &smollm2, 31, 31, { 0, 31 }, "pp 31 is more than the model's 30 layers", "tp 1 x pp 1 x dp 31" },
 	{ &smollm2, 8, 8, { 3 }, "tp 3 needs a multiple of 3 ranks, but there are 8", "tp 4 x pp 2 x dp 1" },
 	{ &smollm2, 8, 8, { 2, 2, 3 }, "tp 2 x pp 2 x dp 3 needs 12 ranks, but there are 8", "tp 2 x pp 2 x dp 2" },
@@ -100,8 +103,10 @@ TEST(every_answer_is_complete_and_every_offer_works)
 			for (at = at ? at + 9 : NULL; at; at = strchr(at + 1, ',')) {
 				struct layout offer = { 0 };
 				const char *tp = strstr(at, "tp ");
-				CU_ASSERT_EQUAL(tp ? sscanf(tp, "tp %d x pp %d x dp %d with ep %d x etp %d", &offer.tp, &offer.pp, &offer.dp,
-					       &offer.ep, &offer.etp) : 0, 5);
+				CU_ASSERT_PTR_NOT_NULL_FATAL(tp);
+				int found = sscanf(tp, "tp %d x pp %d x dp %d with ep %d x etp %d", &offer.tp, &offer.pp,
+						   &offer.dp, &offer.ep, &offer.etp);
+				CU_ASSERT_EQUAL(found, 5);
 				CHECK_OK(layout_complete(&offer, &jargon, ranks, ranks));
 				offered++;
 			}

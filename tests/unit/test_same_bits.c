@@ -127,6 +127,33 @@ TEST(a_seeded_draw_does_not_depend_on_the_layout)
 	}
 }
 
+TEST(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits)
+{
+	static const struct { const char *model; int tp[5]; } cases[] = {
+		{ SOURCE_DIR "/tests/golden/models/gguf-llama-k", { 2, 3, 5, 8 } },      /* one run of heads, two of FFN columns */
+		{ SOURCE_DIR "/tests/golden/models/llama-bias", { 2, 3 } },              /* two runs of heads, three of columns */
+		{ SOURCE_DIR "/tests/golden/models/gguf-llama-mixed", { 2, 3 } },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct bits_run b = base();
+		struct bits_result r, s;
+		struct bits_prompt ids = { .n = 40 };
+		for (int k = 0; k < ids.n; k++)
+			ids.ids[k] = (k * 37 + 11) % 131;
+		b.model = cases[i].model;
+		b.prompts = &ids;
+		b.n_prompts = 1;
+		CHECK_OK(bits_run(&b, &r));
+		for (int k = 0; k < 5 && cases[i].tp[k]; k++) {
+			b.layout.tp = b.ranks = cases[i].tp[k];
+			b.threads = 1 + k % 2;
+			CHECK_OK(bits_run(&b, &s));
+			CU_ASSERT_EQUAL(r.digest[0], s.digest[0]);
+			CU_ASSERT_EQUAL(s.uneven_reads, 0);
+		}
+	}
+}
+
 TEST(kv_types_differ_but_not_by_layout)
 {
 	for (int type = KV_F16; type < KV_TYPE_COUNT; type++) {
@@ -168,5 +195,5 @@ TEST(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item)
 
 TEST_MAIN("same bits", CASE(one_rank_gives_the_tokens_of_transformers), CASE(threads_neighbours_and_chunks_do_not_show),
 	  CASE(every_kernel_table_gives_the_same_bits), CASE(every_layout_of_up_to_8_ranks),
-	  CASE(a_seeded_draw_does_not_depend_on_the_layout), CASE(kv_types_differ_but_not_by_layout),
+	  CASE(a_seeded_draw_does_not_depend_on_the_layout), CASE(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits), CASE(kv_types_differ_but_not_by_layout),
 	  CASE(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item))

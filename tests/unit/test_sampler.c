@@ -1,5 +1,5 @@
 /* labels: unit
- * timeout: 120
+ * timeout: 240
  * A token is chosen the same on any number of ranks, from the set that top-k, top-p and min-p leave (found here from one
  * sorted array in long double), with the probabilities of the softmax over it. */
 #include "runtime/sampler.h"
@@ -84,7 +84,8 @@ static int reference(const float *logits, int n_vocab, struct sample_params p, l
 	qsort(order, (size_t)n_vocab, sizeof order[0], by_logit_then_id);
 	n = p.top_k > 0 && p.top_k < n_vocab ? p.top_k : n_vocab;
 	for (int i = 0; i < n; i++)
-		sum += share[i] = expl(((long double)order[i].logit - (long double)order[0].logit) / (long double)p.temperature);
+		sum += share[i] = expl(((long double)order[i].logit - (long double)order[0].logit) /
+				       (long double)p.temperature);
 	for (kept = 0; kept < n && (kept == 0 || walked < (long double)p.top_p * sum); kept++) {
 		walked += share[kept];
 		if (p.top_p < 1 && fabsl(walked / sum - (long double)p.top_p) < 1e-5L)
@@ -131,7 +132,8 @@ TEST(the_generator_is_philox)
 {
 	CU_ASSERT_EQUAL(sampler_random(0, 0, 0, 0), 0xe169c58d6627e8d5u);
 	CU_ASSERT_EQUAL(sampler_random(UINT64_MAX, UINT32_MAX, UINT64_MAX, UINT32_MAX), 0x41c83b0e408f276du);
-	CU_ASSERT_EQUAL(sampler_random(0x299f31d0a4093822u, 0x03707344u, 0x85a308d3243f6a88u, 0x13198a2eu), 0x94fdccebd16cfe09u);
+	uint64_t digits_of_pi = sampler_random(0x299f31d0a4093822u, 0x03707344u, 0x85a308d3243f6a88u, 0x13198a2eu);
+	CU_ASSERT_EQUAL(digits_of_pi, 0x94fdccebd16cfe09u);
 }
 
 TEST(greedy_takes_the_lowest_of_the_best)
@@ -183,7 +185,7 @@ TEST(cuts_at_ties_go_to_the_lower_ids)
 	struct { struct sample_params p; int first, second; } cases[] = {
 		{ { .temperature = 1, .top_k = 1, .top_p = 1 }, 1, 0 },
 		{ { .temperature = 1, .top_k = 2, .top_p = 1 }, 1, 1 },
-		{ { .temperature = 1, .top_k = 2, .top_p = 0.5f }, 1, 0 },        /* the first alone reaches a half exactly */
+		{ { .temperature = 1, .top_k = 2, .top_p = 0.5f }, 1, 0 },        /* the first alone is a half exactly */
 		{ { .temperature = 1, .top_k = 2, .top_p = 0.500001f }, 1, 1 },
 		{ { .temperature = 1, .top_p = 0.4f }, 1, 0 },
 		{ { .temperature = 1, .top_p = 1, .min_p = 1 }, 1, 1 },           /* both are the maximum */
@@ -205,14 +207,15 @@ TEST(cuts_at_ties_go_to_the_lower_ids)
 
 TEST(what_is_left_is_what_one_sorted_array_says)
 {
-	enum { DRAWS = 600 };
+	enum { DRAWS = 300 };
 	int32_t *one = room(DRAWS * sizeof *one), *many = room(DRAWS * sizeof *many);
 	int compared = 0;
-	for (int round = 0; round < 120; round++) {
+	for (int round = 0; round < 72; round++) {
 		float logits[16];
 		long double probability[MAX_VOCAB];
 		int n_vocab = 2 + (int)random_below(15), outside, missing = 0, seen[16] = { 0 };
-		struct sample_params p = { .temperature = 0.5f + 0.25f * (float)random_below(6), .top_p = 1, .seed = random_u32() };
+		float temperature = 0.5f + 0.25f * (float)random_below(6);
+		struct sample_params p = { .temperature = temperature, .top_p = 1, .seed = random_u32() };
 		for (int i = 0; i < n_vocab; i++)   /* from a few values, so that ties meet every cut */
 			logits[i] = 0.4f * (float)random_below(4) - 1.0f;
 		if (round & 1)
@@ -232,10 +235,10 @@ TEST(what_is_left_is_what_one_sorted_array_says)
 		for (int i = 0; i < DRAWS; i++)
 			seen[one[i]]++;
 		for (int i = 0; i < n_vocab; i++)
-			missing += probability[i] > 0.02L && !seen[i];   /* 0.98^600 = 5e-6 */
+			missing += probability[i] > 0.04L && !seen[i];   /* 0.96^300 = 5e-6 */
 		CU_ASSERT_EQUAL(missing, 0);
 	}
-	CU_ASSERT(compared > 80);
+	CU_ASSERT(compared > 48);
 	free(one), free(many);
 }
 
@@ -247,7 +250,8 @@ TEST(a_draw_is_the_best_of_probability_and_noise)
 	for (int round = 0; round < 40; round++) {
 		float *logits = random_floats(MAX_VOCAB);
 		long double probability[MAX_VOCAB];
-		struct sample_params p = { .temperature = 0.7f, .top_p = 1, .seed = 100 + (uint64_t)round, .choice = (uint32_t)round };
+		struct sample_params p = { .temperature = 0.7f, .top_p = 1, .seed = 100 + (uint64_t)round };
+		p.choice = (uint32_t)round;
 		for (int i = 0; i < MAX_VOCAB; i++)
 			logits[i] = round % 5 ? 8 * logits[i] : 1.0f + 1e-6f * logits[i];
 		p.top_k = round & 1 ? 1 + (int32_t)random_below(200) : 0;
@@ -288,9 +292,9 @@ TEST(ten_thousand_draws_are_the_same_on_any_number_of_ranks_and_follow_the_softm
 		}
 		int left = reference(logits, VOCAB, p, probability);
 		CHECK_OK(ask(1, logits, VOCAB, p, DRAWS, one));
-		/* Chi-square, upper 0.1 % points: 43.82 for 19 degrees of freedom, less for fewer (NIST handbook, 1.3.6.7.4). */
+		/* Chi-square, upper 0.1 % points: 43.82 for 19 degrees of freedom, 31.26 for 11 (NIST handbook). */
 		CU_ASSERT(left > 1 && left <= VOCAB);
-		CU_ASSERT(chi_square(one, DRAWS, probability, VOCAB, &outside) < (kind ? 31.26 : 43.82));   /* 31.26: 11 */
+		CU_ASSERT(chi_square(one, DRAWS, probability, VOCAB, &outside) < (kind ? 31.26 : 43.82));
 		CU_ASSERT_EQUAL(outside, 0);
 		for (int r = 0; r < (kind ? 1 : 3); r++) {
 			CHECK_OK(ask(ranks[r], logits, VOCAB, p, DRAWS, many));

@@ -136,8 +136,8 @@ TEST(limits_count_blocks)
 	s.head_run = 2;      /* 9 heads: 4 runs of 2 and one of 1 */
 	s.ffn_run = 100;     /* 1536 columns: 15 runs of 100 and one of 36 */
 	shard_limits(&s, &limits);
-	CU_ASSERT_EQUAL(limits.head_runs, 5);
-	CU_ASSERT_EQUAL(limits.ffn_runs, 16);
+	CU_ASSERT_EQUAL(limits.heads, 9);          /* tp may exceed the runs: the input is gathered then */
+	CU_ASSERT_EQUAL(limits.ffn_blocks, 48);    /* 1536 / 32 */
 	CU_ASSERT_EQUAL(limits.n_layers, 30);
 	CU_ASSERT_EQUAL(limits.n_experts, 0);
 	struct layout l = { .tp = 5, .pp = 1, .ep = 1, .dp = 1, .etp = 1 };
@@ -145,8 +145,38 @@ TEST(limits_count_blocks)
 	struct shard last;
 	shard_of(&s, &l, &m, &last);
 	CU_ASSERT(last.heads.begin == 8 && last.heads.end == 9);
+	s.n_expert = 4;
+	shard_limits(&s, &limits);
+	CU_ASSERT_EQUAL(limits.ffn_blocks, 16);    /* experts are cut between runs only */
+}
+
+TEST(more_ranks_than_runs_hold_output_rows_instead)
+{
+	struct shard_model s = smollm2;
+	struct layout l = { .tp = 7, .pp = 1, .ep = 1, .dp = 1, .etp = 1 };
+	int64_t heads = 0, rows = 0, columns = 0;
+	s.n_embd = 576;
+	s.head_run = 2;      /* 5 runs of heads, fewer than 7 ranks */
+	s.ffn_run = 512;     /* 3 runs of columns */
+	for (int t = 0; t < 7; t++) {
+		struct member m = { .tp = t };
+		struct shard part;
+		shard_of(&s, &l, &m, &part);
+		CU_ASSERT(part.gather_attn && part.gather_ffn);
+		CU_ASSERT(part.heads.begin == heads && part.attn_out.begin == rows && part.ffn.begin == columns);
+		CU_ASSERT(part.ffn.begin % 32 == 0 && part.ffn_out.begin == part.attn_out.begin);
+		heads = part.heads.end, rows = part.attn_out.end, columns = part.ffn.end;
+	}
+	CU_ASSERT(heads == 9 && rows == 576 && columns == 1536);
+	l.tp = 3;
+	struct member m = { .tp = 1 };
+	struct shard part;
+	shard_of(&s, &l, &m, &part);
+	CU_ASSERT(!part.gather_attn && !part.gather_ffn);
+	CU_ASSERT(part.attn_out.begin == 0 && part.attn_out.end == 576);
 }
 
 TEST_MAIN("shard", CASE(parts_cover_the_whole_once_and_are_even), CASE(a_huge_whole_does_not_overflow),
 	  CASE(heads_bring_their_key_value_heads), CASE(every_head_column_word_and_layer_has_its_ranks), CASE(experts_need_not_divide),
-	  CASE(stages_may_be_listed), CASE(limits_count_blocks))
+	  CASE(stages_may_be_listed), CASE(limits_count_blocks),
+	  CASE(more_ranks_than_runs_hold_output_rows_instead))

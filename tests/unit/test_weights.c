@@ -81,13 +81,15 @@ TEST(gguf_tensors_come_back_as_their_package_wrote_them)
 static const struct { const char *header; size_t data_bytes; const char *sentence; } headers[] = {
 	{ "{" ENTRY("t", "F32", "[2,3]", 0, 24), 24, ":1:" },
 	{ "[1,2]", 0, "its header is not a JSON object" },
-	{ "{" ENTRY("t", "F32", "[1]", 0, 4) "," ENTRY("t", "F32", "[1]", 4, 8) "}", 8, "duplicate object key near '\"t\"'" },
+	{ "{" ENTRY("t", "F32", "[1]", 0, 4) "," ENTRY("t", "F32", "[1]", 4, 8) "}", 8,
+	  "duplicate object key near '\"t\"'" },
 	{ "{\"t\":7}", 0, "tensor t: its entry in the header is not an object" },
 	{ "{\"t\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor t: \"dtype\" is missing" },
 	{ "{\"t\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor t: \"dtype\" must be a string" },
 	{ "{\"t\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "tensor t: \"shape\" is missing or not a list" },
 	{ "{\"t\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "tensor t: \"data_offsets\" is missing or not a list of two" },
-	{ "{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "tensor t: \"data_offsets\" is missing or not" },
+	{ "{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4,
+	  "tensor t: \"data_offsets\" is missing or not" },
 	{ "{" ENTRY("t", "I64", "[1]", 0, 8) "}", 8, "tensor t: has type I64, but only F32, F16 and BF16 are supported" },
 	{ "{" ENTRY("t", "F8_E4M3", "[1]", 0, 1) "}", 1, "tensor t: has type F8_E4M3" },
 	{ "{" ENTRY("t", "F32", "[0]", 0, 0) "}", 0, "tensor t: dimension 0 is 0, but must be at least 1" },
@@ -100,10 +102,13 @@ static const struct { const char *header; size_t data_bytes; const char *sentenc
 	{ "{" ENTRY("t", "F32", "[1,1,1,1,1]", 0, 4) "}", 4, "tensor t: has 5 dimensions, but at most 4 are supported" },
 	{ "{" ENTRY("t", "F32", "[4294967296,4294967296]", 0, 0) "}", 8,
 	  "tensor t: 4294967296 x 4294967296 overflows 64 bits" },
-	{ "{" ENTRY("t", "F32", "[4611686018427387904]", 0, 0) "}", 8, "tensor t: 4611686018427387904 x 4 overflows 64 bits" },
+	{ "{" ENTRY("t", "F32", "[4611686018427387904]", 0, 0) "}", 8,
+	  "tensor t: 4611686018427387904 x 4 overflows 64 bits" },
 	{ "{" ENTRY("t", "F16", "[4611686018427387904]", 0, 0) "}", 8, "overflow 63 bits" },
-	{ "{" ENTRY("t", "F32", "[2]", 0, 4) "}", 8, "tensor t: takes 4 bytes in the file, but its type and dimensions need 8" },
-	{ "{" ENTRY("t", "F32", "[2]", 0, 12) "}", 12, "tensor t: takes 12 bytes in the file, but its type and dimensions need 8" },
+	{ "{" ENTRY("t", "F32", "[2]", 0, 4) "}", 8,
+	  "tensor t: takes 4 bytes in the file, but its type and dimensions need 8" },
+	{ "{" ENTRY("t", "F32", "[2]", 0, 12) "}", 12,
+	  "tensor t: takes 12 bytes in the file, but its type and dimensions need 8" },
 	{ "{" ENTRY("t", "F32", "[1]", 4, 0) "}", 8, "tensor t: ends at byte 0, before it begins at 4" },
 	{ "{" ENTRY("t", "F32", "[1]", -4, 0) "}", 8, "tensor t: \"data_offsets\" holds -4, but must not be negative" },
 	{ "{" ENTRY("t", "F32", "[1]", 0.0, 4) "}", 8, "tensor t: \"data_offsets\" must hold integers" },
@@ -159,7 +164,8 @@ TEST(a_safetensors_file_shorter_than_it_says_is_refused)
 	for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
 		for (int k = 0; k < 8; k++)
 			b.data[k] = (unsigned char)(lengths[i].n >> (8 * k));
-		CHECK_ERR(weights_open(test_write(&dir, "long.safetensors", b.data, b.size), &w), MODEL, lengths[i].sentence);
+		CHECK_ERR(weights_open(test_write(&dir, "long.safetensors", b.data, b.size), &w), MODEL,
+			  lengths[i].sentence);
 	}
 	bytes_free(&b);
 	test_dir_remove(&dir);
@@ -172,7 +178,8 @@ static const char index_name[] = "model.safetensors.index.json";
 static void write_shards(const struct test_dir *dir)
 {
 	test_dir_empty(dir);
-	test_write_safetensors(dir, "one.safetensors", "{" ENTRY("a", "F32", "[1]", 0, 4) "," ENTRY("b", "F16", "[2]", 4, 8) "}", 8);
+	test_write_safetensors(dir, "one.safetensors",
+			       "{" ENTRY("a", "F32", "[1]", 0, 4) "," ENTRY("b", "F16", "[2]", 4, 8) "}", 8);
 	test_write_safetensors(dir, "two.safetensors", "{" ENTRY("c", "BF16", "[3]", 0, 6) "}", 6);
 }
 
@@ -206,7 +213,8 @@ static const struct { const char *index, *sentence; } indexes[] = {
 	{ "{\"weight_map\":[\"one.safetensors\"]}", "\"weight_map\" is missing, empty or not an object" },
 	{ "{\"weight_map\":{\"a\":null}}", "the file of tensor a is not a string" },
 	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}", "duplicate object key" },
-	{ "{\"weight_map\":{\"a\":\"three.safetensors\"}}", "index.json: names the shard three.safetensors, which is missing" },
+	{ "{\"weight_map\":{\"a\":\"three.safetensors\"}}",
+	  "index.json: names the shard three.safetensors, which is missing" },
 	{ "{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "names the file \"../one.safetensors\", but must name" },
 	{ "{\"weight_map\":{\"a\":\"/one.safetensors\"}}", "names the file \"/one.safetensors\", but must name" },
 	{ "{\"weight_map\":{\"a\":\"x/../one.safetensors\"}}", "names the file \"x/../one.safetensors\", but must name" },
@@ -218,8 +226,10 @@ static const struct { const char *index, *sentence; } indexes[] = {
 	  "names tensor x, but two.safetensors does not hold it" },
 	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}}",
 	  "says that tensor b is in two.safetensors, but it is in " },
-	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"again.safetensors\"}}", "again.safetensors: tensor a is also in " },
-	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"cut.safetensors\"}}", "cut.safetensors: its header of 999 bytes" },
+	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"again.safetensors\"}}",
+	  "again.safetensors: tensor a is also in " },
+	{ "{\"weight_map\":{\"a\":\"one.safetensors\",\"c\":\"cut.safetensors\"}}",
+	  "cut.safetensors: its header of 999 bytes" },
 };
 
 TEST(every_fault_of_an_index_is_one_sentence)
@@ -228,7 +238,8 @@ TEST(every_fault_of_an_index_is_one_sentence)
 	struct weights *w = NULL;
 	test_dir_make(&dir);
 	write_shards(&dir);
-	test_write_safetensors(&dir, "again.safetensors", "{" ENTRY("c", "F32", "[1]", 0, 4) "," ENTRY("a", "F32", "[1]", 4, 8) "}", 8);
+	test_write_safetensors(&dir, "again.safetensors",
+			       "{" ENTRY("c", "F32", "[1]", 0, 4) "," ENTRY("a", "F32", "[1]", 4, 8) "}", 8);
 	test_write(&dir, "cut.safetensors", "\xe7\x03\0\0\0\0\0\0{", 9);
 	for (size_t i = 0; i < sizeof indexes / sizeof indexes[0]; i++) {
 		test_write(&dir, index_name, indexes[i].index, strlen(indexes[i].index));
@@ -243,9 +254,21 @@ TEST(paths_without_a_model_are_refused)
 	struct test_dir dir;
 	struct weights *w;
 	test_dir_make(&dir);
-	CHECK_ERR(weights_open(dir.path, &w), MODEL, "holds no model: expected model.safetensors, model.safetensors.index.json or");
+	CHECK_ERR(weights_open(dir.path, &w), MODEL,
+		  "holds no model: expected model.safetensors, model.safetensors.index.json or");
+	CHECK_ERR(weights_open_as(&weights_safetensors, dir.path, &w), MODEL,
+		  "holds neither model.safetensors nor model.safe");
+	CHECK_ERR(weights_open_as(&weights_gguf_format, dir.path, &w), MODEL, "holds no .gguf file; name the file itself");
+	char longer[2000];
+	memset(longer, '/', sizeof longer);
+	memcpy(longer + sizeof longer - 5, "/tmp", 5);
+	CHECK_ERR(weights_open_as(&weights_gguf_format, longer, &w), MODEL, "a model path of 1999 bytes is too long");
+	CU_ASSERT_EQUAL(mkdir(test_path(&dir, "model.safetensors"), 0700), 0);
+	CHECK_ERR(weights_open(dir.path, &w), MODEL, "model.safetensors: is not a regular file");
+	CU_ASSERT_EQUAL(rmdir(test_path(&dir, "model.safetensors")), 0);
 	CHECK_ERR(weights_open(test_path(&dir, "x.gguf"), &w), MODEL, "x.gguf: there is no such model directory or file");
-	CHECK_ERR(weights_open(test_write(&dir, "x.bin", "pickle", 6), &w), MODEL, "x.bin: is neither a .safetensors nor a .gguf file");
+	CHECK_ERR(weights_open(test_write(&dir, "x.bin", "pickle", 6), &w), MODEL,
+		  "x.bin: is neither a .safetensors nor a .gguf file");
 	test_write(&dir, "a.gguf", "GGUF", 4);
 	CHECK_ERR(weights_open(dir.path, &w), MODEL, "a.gguf: truncated: has 4 bytes");
 	test_write(&dir, "b.gguf", "GGUF", 4);
@@ -271,10 +294,12 @@ static const struct gguf_case gguf_cases[] = {
 	{ "t", NULL, 99, 1, { 4 }, 0, 0, "tensor t: has ggml type 99 (unknown), but only F32, F16," },
 	{ "t", NULL, 20, 1, { 32 }, 0, 0, "tensor t: has ggml type 20 (IQ4_NL)" },
 	{ "t", NULL, UINT32_MAX, 1, { 32 }, 0, 0, "tensor t: has ggml type 4294967295 (unknown)" },
-	{ "t", NULL, 0, 2, { 4, 0 }, 0, 0, "tensor t: dimension 1 is 0, but must be 1 to 9223372036854775807" },
-	{ "t", NULL, 0, 1, { 1ull << 63 }, 0, 0, "tensor t: dimension 0 is 9223372036854775808, but must be 1 to" },
-	{ "t", NULL, 0, 1, { UINT64_MAX }, 0, 0, "tensor t: dimension 0 is 18446744073709551615" },
-	{ "t", NULL, 0, 3, { 1 << 30, 1 << 30, 1 << 30 }, 0, 0, "tensor t: 1152921504606846976 x 1073741824 overflows 64 bits" },
+	{ "t", NULL, 0, 2, { 4, 0 }, 0, 0, "tensor t: dimension 0 is 0, but must be at least 1" },
+	{ "t", NULL, 0, 1, { 1ull << 63 }, 0, 0,
+	  "tensor t: a dimension is 9223372036854775808, but must be 1 to 9223372036854775807" },
+	{ "t", NULL, 0, 1, { UINT64_MAX }, 0, 0, "tensor t: a dimension is 18446744073709551615" },
+	{ "t", NULL, 0, 3, { 1 << 30, 1 << 30, 1 << 30 }, 0, 0,
+	  "tensor t: 1152921504606846976 x 1073741824 overflows 64 bits" },
 	{ "t", NULL, 0, 2, { 1ull << 31, 1ull << 31 }, 0, 0, "tensor t: 4611686018427387904 x 4 overflows 64 bits" },
 	{ "t", NULL, 2, 2, { 48, 2 }, 0, 0, "tensor t: rows of 48 items are not whole blocks of 32 (Q4_0)" },
 	{ "t", NULL, 12, 1, { 128 }, 0, 0, "tensor t: rows of 128 items are not whole blocks of 256 (Q4_K)" },
@@ -320,7 +345,8 @@ TEST(every_fault_of_a_gguf_tensor_list_is_one_sentence)
 	weights_close(w);
 	CHECK_OK(weights_open(test_write(&dir, "good", b.data, b.size), &w));   /* known by its magic */
 	weights_close(w);
-	CHECK_ERR(weights_open(test_write(&dir, "cut.gguf", b.data, b.size - 1), &w), MODEL, "tensor b: bytes 320 + 32 pass the end");
+	CHECK_ERR(weights_open(test_write(&dir, "cut.gguf", b.data, b.size - 1), &w), MODEL,
+		  "tensor b: bytes 320 + 32 pass the end");
 	bytes_free(&b);
 	test_dir_remove(&dir);
 }
@@ -359,7 +385,8 @@ TEST(a_split_gguf_is_one_model)
 	CHECK_OK(weights_open(dir.path, &w));   /* the directory holds one model */
 	CU_ASSERT_EQUAL(weights_count(w), 3);
 	weights_close(w);
-	CHECK_ERR(weights_open(test_path(&dir, "m-00002-of-00003.gguf"), &w), MODEL, "is part 2 of a split of 3; name the first part");
+	CHECK_ERR(weights_open(test_path(&dir, "m-00002-of-00003.gguf"), &w), MODEL,
+		  "is part 2 of a split of 3; name the first part");
 	write_part(&dir, "m-00002-of-00003.gguf", 2, 3, 3, "b");
 	CHECK_ERR(weights_open(first, &w), MODEL, "says that it is part 3 of 3, but its name says part 2 of 3");
 	write_part(&dir, "m-00002-of-00003.gguf", 1, 3, 3, "c");
@@ -371,7 +398,8 @@ TEST(a_split_gguf_is_one_model)
 	CHECK_ERR(weights_open(test_path(&dir, "other.gguf"), &w), MODEL, "its name must end in -00001-of-00003.gguf");
 	test_dir_empty(&dir);
 	write_part(&dir, "m-00002-of-00003.gguf", 1, 3, 3, "b");
-	CHECK_ERR(weights_open(dir.path, &w), MODEL, "m-00002-of-00003.gguf: is part 2 of a split of 3; name the first part");
+	CHECK_ERR(weights_open(dir.path, &w), MODEL,
+		  "m-00002-of-00003.gguf: is part 2 of a split of 3; name the first part");
 	test_dir_remove(&dir);
 }
 
@@ -444,7 +472,8 @@ TEST(every_allocation_may_fail)
 }
 
 TEST_MAIN("weights", CASE(safetensors_come_back_as_their_package_wrote_them),
-	  CASE(gguf_tensors_come_back_as_their_package_wrote_them), CASE(every_fault_of_a_safetensors_header_is_one_sentence),
+	  CASE(gguf_tensors_come_back_as_their_package_wrote_them),
+	  CASE(every_fault_of_a_safetensors_header_is_one_sentence),
 	  CASE(a_safetensors_file_shorter_than_it_says_is_refused), CASE(an_index_opens_its_shards),
 	  CASE(every_fault_of_an_index_is_one_sentence), CASE(paths_without_a_model_are_refused),
 	  CASE(every_fault_of_a_gguf_tensor_list_is_one_sentence), CASE(a_split_gguf_is_one_model), CASE(bytes_are_counted),
