@@ -158,9 +158,7 @@ static enum err print_json(const struct bench *b, const struct session *s)
 			s->plan.layout.tp, "pp", s->plan.layout.pp, "ep", s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
 	if (!object)
 		return ERR(MEMORY, "no memory for the JSON report");
-	enum err e = report_print_json(object);
-	json_decref(object);
-	return e;
+	return report_print_json(object);
 }
 
 static enum err print_text(const struct bench *b, const struct session *s)

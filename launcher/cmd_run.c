@@ -104,9 +104,7 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 	if (run->o->json) {
 		json_t *object;
 		TRY(report_run_json(s, g, rows, (const char *const *)p->texts, p->answers, &object));
-		enum err e = report_print_json(object);
-		json_decref(object);
-		TRY(e);
+		TRY(report_print_json(object));
 	} else {
 		TRY(prompts_end(p));
 	}

@@ -52,7 +52,9 @@ void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
 enum err report_run_json(const struct session *s, const struct generation *g, const struct grid_traffic rows[GRID_TRAFFIC_ROWS],
 			 const char *const *prompts, const struct bytes *texts, json_t **out);
 enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);
-/* One JSON object and a newline on stdout. */
+enum err report_topo_json(const struct cluster *c, json_t **out);
+enum err report_inspect_json(const struct model *m, const struct weights *w, json_t **out);
+/* One JSON object and a newline on stdout. Takes the object over. */
 enum err report_print_json(json_t *object);
 
 /* Command output. ERR_IO when stdout cannot be written (a closed pipe). */
