@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -41,9 +42,16 @@ void log_line(int root_only, enum log_level level, const char *format, ...)
 	fwrite(line, 1, size, stderr);   /* one write, so that lines of several ranks do not mix */
 }
 
+/* mpirun reads the ranks' stderr through a pipe: whoever starts it on a terminal says so by SHARDRUN_PROGRESS=1. */
+static int someone_watches(void)
+{
+	const char *told = getenv("SHARDRUN_PROGRESS");
+	return told && *told ? !strcmp(told, "1") : isatty(STDERR_FILENO);
+}
+
 void progress_start(struct progress *p, const char *label, double total, int visible)
 {
-	*p = (struct progress){ .label = label, .total = total, .visible = visible && isatty(2) };
+	*p = (struct progress){ .label = label, .total = total, .visible = visible && someone_watches() };
 	progress_update(p, 0);
 }
 

@@ -13,7 +13,8 @@ void log_line(int root_only, enum log_level level, const char *format, ...) __at
 #define LOG_ROOT(level, ...) log_line(1, LOG_##level, __VA_ARGS__)
 #define LOG_RANK(level, ...) log_line(0, LOG_##level, __VA_ARGS__)
 
-/* A progress bar on stderr; draws nothing when stderr is no terminal, or `visible` is 0. total in bytes. */
+/* A progress bar on stderr; draws nothing when `visible` is 0, or stderr is no terminal and SHARDRUN_PROGRESS is not 1.
+ * total in bytes. */
 struct progress {
 	const char *label;
 	double total;

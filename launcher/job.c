@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "parallel/watch.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,6 +74,39 @@ free_text:
 	return e;
 }
 
+enum err job_can_run(const struct recipe *r)
+{
+	static const struct { const char *key, *words[3]; } can[] = {
+		{ "model.dtype", { "auto" } },         { "runtime.backend", { "auto", "cpu" } },
+		{ "runtime.activations", { "auto", "f32" } }, { "runtime.speculate", { "off" } },
+	};
+	for (size_t i = 0; i < sizeof can / sizeof *can; i++) {
+		const char *word = recipe_word(r, can[i].key);
+		int good = 0;
+		for (int w = 0; w < 3 && can[i].words[w]; w++)
+			good |= !strcmp(word, can[i].words[w]);
+		if (!good)
+			return ERR(RECIPE, "%s: this version cannot do \"%s\" yet; it can do \"%s\"", can[i].key, word,
+				   can[i].words[1] ? can[i].words[1] : can[i].words[0]);
+	}
+	if (*r->runtime.draft)
+		return ERR(RECIPE, "runtime.draft: this version cannot guess with a draft model yet; leave it empty");
+	return ERR_OK;
+}
+
+enum err job_fits_alone(const struct recipe *r, const struct options *o)
+{
+	int64_t wide = 1;
+	const int64_t axes[] = { r->parallel.tp, r->parallel.pp, r->parallel.dp };
+	for (int i = 0; i < 3; i++)
+		wide *= axes[i] > 0 ? axes[i] : 1;
+	if (wide == 1 || comm_mpi_is_started_by_launcher())
+		return ERR_OK;
+	return ERR(FIT, "tp %lld x pp %lld x dp %lld needs %lld ranks, but this is one process: start it as mpirun -n %lld shardrun %s ...",
+		   (long long)(axes[0] ? axes[0] : 1), (long long)(axes[1] ? axes[1] : 1), (long long)(axes[2] ? axes[2] : 1),
+		   (long long)wide, (long long)wide, command_name(o->command));
+}
+
 void job_wish(const struct recipe *r, struct session_wish *w)
 {
 	struct layout *l = &w->plan.layout;
@@ -95,6 +129,28 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 	for (int i = 0; i < KV_TYPE_COUNT; i++)
 		if (!strcmp(kv_type_names[i], recipe_word(r, "runtime.kv_type")))
 			w->plan.kv_type = (enum kv_type)i;
+}
+
+enum err job_session_open(struct comm *world, const struct options *o, struct job_session *j)
+{
+	j->place = (struct place){ 0 };
+	j->session = NULL;
+	TRY(job_can_run(j->recipe));
+	TRY(job_fits_alone(j->recipe, o));
+	TRY(place_gather(world, &j->place));
+	return session_create(world, &j->wish, &j->place, &j->session);
+}
+
+enum err job_session_close(struct job_session *j, enum err e)
+{
+	if (e && j->session && j->session->broken) {
+		LOG_RANK(ERROR, "%s", err_sentence());
+		comm_mpi_abort(err_exit_status(e));
+	}
+	session_destroy(j->session);
+	place_free(&j->place);
+	recipe_destroy(j->recipe);
+	return e;
 }
 
 struct job {
@@ -122,6 +178,7 @@ enum err job_run(enum err (*body)(struct comm *world, void *arg), void *arg)
 {
 	struct job j = { body, arg };
 	struct comm *world;
+	signal(SIGPIPE, SIG_IGN);   /* a reader that is gone is an error of a write, which all ranks agree on */
 	if (!comm_mpi_is_started_by_launcher())
 		return comm_inproc_run(1, NULL, body, arg);
 	watch_block_signals();
@@ -129,5 +186,6 @@ enum err job_run(enum err (*body)(struct comm *world, void *arg), void *arg)
 	enum err e = watched(world, &j);
 	watch_finish();
 	comm_mpi_finish(world);
+	watch_stop();
 	return e;
 }

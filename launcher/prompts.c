@@ -191,8 +191,9 @@ int prompts_token(void *prompts, int64_t request, const struct answer *a, int32_
 		detokenizer_end(&p->detokenizers[request], text);
 		p->ended[request] = 1;
 	}
-	show(p);   /* a broken pipe is seen at the end */
-	return stop;
+	if (!p->unread && show(p))
+		p->unread = 1;
+	return stop || p->unread;
 }
 
 enum err prompts_end(struct prompts *p)

@@ -22,6 +22,7 @@ struct prompts {
 	const struct tokenizer *tokenizer;
 	const struct options *options;
 	int quiet;                   /* show nothing (--json) */
+	int unread;                  /* stdout takes no more: answers end, prompts_end says why */
 };
 
 /* Reads prompts (--prompt, --prompt-file, --prompt-ids, stdin one per line) and tokenizes them. Rank 0 only. */

@@ -164,7 +164,8 @@ static void nearest(const struct question *q, char *text, size_t room)
 	size_t used = 0;
 	for (int i = 0; i < r.n && used < room; i++) {
 		const struct layout *l = &r.best[i];
-		used += (size_t)snprintf(text + used, room - used, "%stp %d x pp %d x dp %d", i ? ", " : "", l->tp, l->pp, l->dp);
+		used += (size_t)snprintf(text + used, room - used, "%stp %d x pp %d x dp %d", i ? ", " : "", l->tp, l->pp,
+					 l->dp);
 		if (experts && used < room)
 			used += (size_t)snprintf(text + used, room - used, " with ep %d x etp %d", l->ep, l->etp);
 	}
@@ -189,14 +190,15 @@ static void explain(const struct question *q, char text[SENTENCE_BYTES])
 	}
 	long long group = (long long)(l.ep ? l.ep : 1) * (l.etp ? l.etp : 1);
 	if (q->limits->n_experts && q->n_ranks % group) {
-		snprintf(text, SENTENCE_BYTES, "ep %d x etp %d needs a multiple of %lld ranks, but there are %d", l.ep ? l.ep : 1,
-			 l.etp ? l.etp : 1, group, q->n_ranks);
+		snprintf(text, SENTENCE_BYTES, "ep %d x etp %d needs a multiple of %lld ranks, but there are %d",
+			 l.ep ? l.ep : 1, l.etp ? l.etp : 1, group, q->n_ranks);
 		return;
 	}
 	int left = (int)(q->n_ranks / fixed);
 	if (!l.tp) {
 		int most = smaller(q->ranks_per_node, q->limits->heads);
-		l.tp = l.pp && l.dp ? left : divisor_up_to(left, q->limits->n_experts ? most : smaller(most, q->limits->ffn_blocks));
+		l.tp = l.pp && l.dp ? left
+				    : divisor_up_to(left, q->limits->n_experts ? most : smaller(most, q->limits->ffn_blocks));
 		left /= l.tp;
 	}
 	if (!l.pp) {
@@ -217,7 +219,8 @@ static enum err check_stage_layers(const struct layout *l, const struct layout_l
 		return ERR(FIT, "pp_layers lists %d stages, but must list at most %d", l->n_stage_layers, LAYOUT_MAX_STAGES);
 	for (int i = 0; i < l->n_stage_layers; i++) {
 		if (l->stage_layers[i] < 1)
-			return ERR(FIT, "pp_layers gives stage %d %d layers, but a stage has at least 1", i, l->stage_layers[i]);
+			return ERR(FIT, "pp_layers gives stage %d %d layers, but a stage has at least 1", i,
+				   l->stage_layers[i]);
 		sum += l->stage_layers[i];
 	}
 	if (l->n_stage_layers && sum != limits->n_layers)
@@ -233,8 +236,8 @@ enum err layout_complete(struct layout *l, const struct layout_limits *limits, i
 		return ERR(BUG, "a layout of %d ranks, %d a node, for %d layers, %d heads and %d FFN blocks", n_ranks,
 			   ranks_per_node, limits->n_layers, limits->heads, limits->ffn_blocks);
 	if (wish.tp < 0 || wish.pp < 0 || wish.dp < 0 || wish.ep < 0 || wish.etp < 0)
-		return ERR(FIT, "tp %d, pp %d, dp %d, ep %d, etp %d: each must be at least 1, or auto", wish.tp, wish.pp, wish.dp,
-			   wish.ep, wish.etp);
+		return ERR(FIT, "tp %d, pp %d, dp %d, ep %d, etp %d: each must be at least 1, or auto", wish.tp, wish.pp,
+			   wish.dp, wish.ep, wish.etp);
 	TRY(check_stage_layers(&wish, limits));
 	if (wish.n_stage_layers && !wish.pp)
 		wish.pp = wish.n_stage_layers;
@@ -245,5 +248,6 @@ enum err layout_complete(struct layout *l, const struct layout_limits *limits, i
 	char why[SENTENCE_BYTES], others[SENTENCE_BYTES] = "";
 	explain(&q, why);
 	nearest(&q, others, sizeof others);
-	return ERR(FIT, "%s; the nearest layouts of %d rank%s that work are %s", why, n_ranks, n_ranks == 1 ? "" : "s", others);
+	return ERR(FIT, "%s; the nearest layouts of %d rank%s that work are %s", why, n_ranks, n_ranks == 1 ? "" : "s",
+		   others);
 }

@@ -26,8 +26,8 @@ struct layout_limits {
 static inline int layout_ranks(const struct layout *l) { return l->tp * l->pp * l->dp; }
 
 /* Fills every LAYOUT_AUTO so that the product is n_ranks, and checks all against the limits. ranks_per_node is the
- * smallest number of ranks on a node: tp is chosen to fit in it. ERR_FIT names what is impossible and the nearest
- * layouts that work. Pure. */
+ * smallest number of ranks on a node, or what divides the ranks of every node: tp is chosen to divide it, so that no tp
+ * group crosses nodes. ERR_FIT names what is impossible and the nearest layouts that work. Pure. */
 enum err layout_complete(struct layout *l, const struct layout_limits *limits, int n_ranks, int ranks_per_node);
 
 /* True when an expert layer works without dispatch: every expert group lies inside a tp group. */

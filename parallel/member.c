@@ -220,7 +220,8 @@ static int by_node_and_rank(const void *a, const void *b)
 	return x->node_order != y->node_order ? x->node_order - y->node_order : x->m->rank - y->m->rank;
 }
 
-static enum err take_seats(const struct cluster *c, const struct rank_facts *facts, int use_devices, struct seat *seats, int n)
+static enum err take_seats(const struct cluster *c, const struct rank_facts *facts, int use_devices, struct seat *seats,
+			   int n)
 {
 	int *order;
 	TRY(MEM_NEW((size_t)c->n_nodes, int, &order));
@@ -280,8 +281,8 @@ static enum err pack(const struct cluster *c, const struct layout *l, struct sea
 	for (int begin = 0, end; begin < n; begin = end) {
 		end = node_end(seats, n, begin);
 		if ((end - begin) % l->tp && !l->tp_across_nodes)
-			return ERR(FIT, "node %s has %d rank%s, so a tp group of %d would cross nodes; give every node a multiple of %d "
-				   "ranks, choose a tp that divides %d, or set parallel.tp_across_nodes",
+			return ERR(FIT, "node %s has %d rank%s, so a tp group of %d would cross nodes; give every node a "
+				   "multiple of %d ranks, choose a tp that divides %d, or set parallel.tp_across_nodes",
 				   c->nodes[seats[begin].m->node].host, end - begin, end - begin == 1 ? "" : "s", l->tp, l->tp,
 				   end - begin);
 		pack_node(seats + begin, end - begin, l->tp, &next);
@@ -348,8 +349,8 @@ static enum err check_arguments(const struct cluster *c, const struct rank_facts
 {
 	if (l->tp < 1 || l->pp < 1 || l->dp < 1 || l->ep < 1 || l->etp < 1 ||
 	    (long long)l->tp * l->pp * l->dp != n || (long long)l->dp * l->tp % ((long long)l->ep * l->etp))
-		return ERR(BUG, "a layout of tp %d, pp %d, dp %d, ep %d, etp %d was given to %d ranks", l->tp, l->pp, l->dp, l->ep,
-			   l->etp, n);
+		return ERR(BUG, "a layout of tp %d, pp %d, dp %d, ep %d, etp %d was given to %d ranks", l->tp, l->pp, l->dp,
+			   l->ep, l->etp, n);
 	for (int i = 0; i < n; i++)
 		if (facts[i].node < 0 || facts[i].node >= c->n_nodes)
 			return ERR(BUG, "rank %d is on node %d of %d", i, facts[i].node, c->n_nodes);

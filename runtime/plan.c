@@ -162,7 +162,7 @@ static void print_bytes(uint64_t bytes, char *room, size_t size)
 
 void plan_print(const struct plan *p, const struct model *m, const struct cluster *c, struct bytes *to)
 {
-	int widest = 4;
+	int widest = 4, devices = 0;
 	for (int i = 0; i < c->n_nodes; i++)
 		if ((int)strlen(c->nodes[i].host) > widest)
 			widest = (int)strlen(c->nodes[i].host);
@@ -171,19 +171,24 @@ void plan_print(const struct plan *p, const struct model *m, const struct cluste
 		bytes_printf(to, ", experts ep %d x etp %d%s", p->layout.ep, p->layout.etp,
 			     layout_experts_inside_tp(&p->layout) ? " inside tp" : " by all-to-all");
 	bytes_printf(to, "; context %" PRId64 ", %" PRId64 " sequences a replica\n", p->context, p->limits.sequences);
-	bytes_printf(to, "%4s  %-*s  %-9s  %2s %2s %2s %2s  %-7s  %-6s  %-7s  %11s  %11s\n", "rank", widest, "host", "cores", "tp",
-		     "pp", "ep", "dp", "layers", "heads", "experts", "weights", "KV cache");
+	for (int r = 0; r < p->n_ranks; r++)
+		devices |= p->ranks[r].member.device >= 0;
+	bytes_printf(to, "%4s  %-*s  %-9s  %s%2s %2s %2s %2s  %-7s  %-6s  %-7s  %11s  %11s\n", "rank", widest, "host", "cores",
+		     devices ? "device   " : "", "tp", "pp", "ep", "dp", "layers", "heads", "experts", "weights", "KV cache");
 	for (int r = 0; r < p->n_ranks; r++) {
 		const struct plan_rank *k = &p->ranks[r];
-		char cores[64], layers[32], heads[32], experts[32], weights[32], kv[32];
+		const struct machine *host = &c->nodes[k->member.node];
+		char cores[64], device[48] = "", layers[32], heads[32], experts[32], weights[32], kv[32];
 		print_cores(&k->member, cores, sizeof cores);
 		print_range(k->shard.layers, layers, sizeof layers);
 		print_range(k->shard.heads, heads, sizeof heads);
 		print_range(m->n_expert ? k->shard.experts : (struct range){ 0, 0 }, experts, sizeof experts);
 		print_bytes(k->weights_bytes, weights, sizeof weights);
 		print_bytes(k->kv_bytes, kv, sizeof kv);
-		bytes_printf(to, "%4d  %-*s  %-9s  %2d %2d %2d %2d  %-7s  %-6s  %-7s  %11s  %11s\n", r, widest,
-			     c->nodes[k->member.node].host, cores, k->member.tp, k->member.pp, k->member.ep, k->member.dp, layers,
+		if (devices)
+			snprintf(device, sizeof device, "%-9.30s", k->member.device >= 0 ? host->devices[k->member.device].name : "-");
+		bytes_printf(to, "%4d  %-*s  %-9s  %s%2d %2d %2d %2d  %-7s  %-6s  %-7s  %11s  %11s\n", r, widest,
+			     host->host, cores, device, k->member.tp, k->member.pp, k->member.ep, k->member.dp, layers,
 			     heads, experts, weights, kv);
 	}
 }

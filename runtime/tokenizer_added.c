@@ -10,8 +10,8 @@
 enum err added_put(struct added_set *s, const struct added *item, const char *text, size_t bytes)
 {
 	char *copy;
-	if (!bytes)
-		return ERR_OK;   /* an empty token is found nowhere */
+	if (!bytes || !utf8_valid(text, bytes))
+		return ERR_OK;   /* is found nowhere; and part of a character must not be, or the rest of it would be left */
 	TRY(grow_for_one(&s->items, s->n, &s->capacity, sizeof *s->items, "added tokens"));
 	TRY(mem_alloc(bytes, 1, "added token", &copy));
 	memcpy(copy, text, bytes);

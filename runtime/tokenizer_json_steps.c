@@ -212,8 +212,8 @@ enum err json_pre_tokenizer(struct tokenizer *t, json_t *j)
 		TRY(behavior_of(t, j, &behavior));
 		return put_split(t, "[\\p{P}$+<=>\\^`|~]", behavior, false);   /* with ASCII's symbols */
 	}
-	if (!strcmp(kind, "Whitespace"))
-		return put_split(t, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true);
+	if (!strcmp(kind, "Whitespace"))   /* Rust's \w, which has the two joiners; that of Oniguruma has not */
+		return put_split(t, "[\\w\\x{200c}\\x{200d}]+|[^\\w\\s\\x{200c}\\x{200d}]+", SPLIT_REMOVED, true);
 	if (!strcmp(kind, "WhitespaceSplit"))
 		return put_split(t, "\\s", SPLIT_REMOVED, false);
 	return unknown(t, "pre_tokenizer", kind,

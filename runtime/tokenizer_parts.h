@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "runtime/tokenizer.h"
 
+#include "base/json.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -186,7 +187,6 @@ enum err tokenizer_create(const char *name, struct tokenizer **out);
 /* For arrays that grow one by one: room for one more. */
 enum err grow_for_one(void *items, int64_t n, int64_t *capacity, size_t size, const char *what);
 
-#include "base/json.h"
 /* Parts of tokenizer.json; each takes null. tokenizer_json_steps.c */
 enum err json_normalizer(struct tokenizer *t, json_t *j);
 enum err json_pre_tokenizer(struct tokenizer *t, json_t *j);

@@ -105,8 +105,12 @@ bool char_is_space(uint32_t c)
 	       (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
+/* Alphabetic, Mark, Decimal_Number, Connector_Punctuation, Join_Control; the symbols among them are letters in circles. */
 bool char_is_word(uint32_t c)
 {
+	if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+	    (c >= 0x1f170 && c <= 0x1f189))
+		return true;
 	utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
 	return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) || k == UTF8PROC_CATEGORY_PC || c == 0x200c ||
 	       c == 0x200d;

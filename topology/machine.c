@@ -31,7 +31,23 @@ enum err machine_read(const char *spec, struct machine *out)
 		*out = m;
 		return ERR_OK;
 	}
-	return ERR(USAGE, "\"%s\" is no machine: neither a file that exists nor a description like \"pack:2 numa:2 core:8 pu:1\"", spec);
+	return ERR(USAGE,
+		   "\"%s\" is no machine: neither a file that exists nor a description like \"pack:2 numa:2 core:8 pu:1\"",
+		   spec);
+}
+
+static enum err check_threads(const struct machine *m, int core)
+{
+	const struct machine_core *c = &m->cores[core];
+	int found = 0;
+	for (int k = 0; k < MACHINE_MAX_PUS; k++) {
+		if ((k < c->n_pus) != (c->pus[k] >= 0) || c->pus[k] < -1)
+			return ERR(BUG, "%s: core %d has %d threads, but thread %d is CPU %d", m->host, core, c->n_pus, k, c->pus[k]);
+		found |= c->pus[k] == c->os_cpu;
+	}
+	if (!found && c->n_pus <= MACHINE_MAX_PUS)
+		return ERR(BUG, "%s: core %d is CPU %d, which is none of its threads", m->host, core, c->os_cpu);
+	return ERR_OK;
 }
 
 static enum err check_cores(const struct machine *m)
@@ -41,22 +57,25 @@ static enum err check_cores(const struct machine *m)
 		const struct machine_core *c = &m->cores[i];
 		/* Numbered in the order of the cores: each is the last one's or the next. So all are met, and contiguous. */
 		if (c->package < 0 || c->package >= m->n_packages || (c->package != package && c->package != package + 1))
-			return ERR(BUG, "%s: core %d is in package %d after package %d of %d", m->host, i, c->package, package,
-				   m->n_packages);
+			return ERR(BUG, "%s: core %d is in package %d after package %d of %d", m->host, i, c->package,
+				   package, m->n_packages);
 		if (c->numa < 0 || c->numa >= m->n_numa || (c->numa != numa && c->numa != numa + 1))
-			return ERR(BUG, "%s: core %d is in NUMA node %d after node %d of %d", m->host, i, c->numa, numa, m->n_numa);
+			return ERR(BUG, "%s: core %d is in NUMA node %d after node %d of %d", m->host, i, c->numa, numa,
+				   m->n_numa);
 		if ((i == 0 && (c->package || c->numa)) || m->numa[c->numa].package != c->package)
 			return ERR(BUG, "%s: core %d of NUMA node %d is in package %d, its node in %d", m->host, i, c->numa,
 				   c->package, m->numa[c->numa].package);
-		if (c->l3 < -1 || c->l3 >= m->n_cores || c->n_pus < 1 || c->os_cpu < 0 || (c->allowed != 0 && c->allowed != 1))
-			return ERR(BUG, "%s: core %d has cache %d, %d threads, OS number %d, allowed %d", m->host, i, c->l3, c->n_pus,
-				   c->os_cpu, c->allowed);
+		if (c->l3 < -1 || c->l3 >= m->n_cores || c->n_pus < 1 || c->os_cpu < 0 ||
+		    (c->allowed != 0 && c->allowed != 1))
+			return ERR(BUG, "%s: core %d has cache %d, %d threads, OS number %d, allowed %d", m->host, i, c->l3,
+				   c->n_pus, c->os_cpu, c->allowed);
+		TRY(check_threads(m, i));
 		package = c->package;
 		numa = c->numa;
 	}
 	if (package != m->n_packages - 1 || numa != m->n_numa - 1)
-		return ERR(BUG, "%s: cores are in %d of %d packages and %d of %d NUMA nodes", m->host, package + 1, m->n_packages,
-			   numa + 1, m->n_numa);
+		return ERR(BUG, "%s: cores are in %d of %d packages and %d of %d NUMA nodes", m->host, package + 1,
+			   m->n_packages, numa + 1, m->n_numa);
 	return ERR_OK;
 }
 
@@ -69,10 +88,11 @@ static enum err check_devices(const struct machine *m)
 		for (int j = 0; m->link_gbps && j < m->n_devices; j++) {
 			float gbps = m->link_gbps[i * m->n_devices + j];
 			if (!isfinite(gbps) || gbps < 0 || (i == j && gbps > 0))
-				return ERR(BUG, "%s: devices %d and %d are linked with %g GB/s", m->host, i, j, (double)gbps);
+				return ERR(BUG, "%s: devices %d and %d are linked with %g GB/s", m->host, i, j,
+					   (double)gbps);
 			if (gbps > 0 && d->island != m->devices[j].island)
-				return ERR(BUG, "%s: devices %d and %d are linked, but in islands %d and %d", m->host, i, j, d->island,
-					   m->devices[j].island);
+				return ERR(BUG, "%s: devices %d and %d are linked, but in islands %d and %d", m->host, i, j,
+					   d->island, m->devices[j].island);
 		}
 	}
 	return ERR_OK;
@@ -86,7 +106,8 @@ enum err machine_check(const struct machine *m)
 	if (m->n_cores < 1 || m->n_cores > MACHINE_MAX_CORES)
 		return ERR(BUG, "%s: has %d cores, but must have 1 to %d", m->host, m->n_cores, MACHINE_MAX_CORES);
 	if (m->n_packages < 1 || m->n_packages > m->n_numa || m->n_numa > m->n_cores)
-		return ERR(BUG, "%s: has %d packages, %d NUMA nodes and %d cores", m->host, m->n_packages, m->n_numa, m->n_cores);
+		return ERR(BUG, "%s: has %d packages, %d NUMA nodes and %d cores", m->host, m->n_packages, m->n_numa,
+			   m->n_cores);
 	if (m->n_devices < 0 || m->n_devices > MACHINE_MAX_DEVICES)
 		return ERR(BUG, "%s: has %d devices, but must have 0 to %d", m->host, m->n_devices, MACHINE_MAX_DEVICES);
 	if (!m->cores || !m->numa || (m->n_devices && !m->devices))
@@ -137,6 +158,15 @@ enum err machine_copy(const struct machine *m, struct machine *out)
 free_copy:
 	machine_free(&c);
 	return e;
+}
+
+int machine_core_of_cpu(const struct machine *m, int os_cpu)
+{
+	for (int i = 0; os_cpu >= 0 && i < m->n_cores; i++)
+		for (int k = 0; k < MACHINE_MAX_PUS; k++)
+			if (m->cores[i].pus[k] == os_cpu)
+				return i;
+	return -1;
 }
 
 /* Compares the numbers that both strings begin with, of any length, and moves past them. */

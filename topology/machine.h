@@ -14,11 +14,12 @@
 #include <stdint.h>
 
 enum { MACHINE_NAME_BYTES = 64, MACHINE_MODEL_BYTES = 128 };
-enum { MACHINE_MAX_CORES = 1024, MACHINE_MAX_DEVICES = 128, CLUSTER_MAX_NODES = 16384 };
+enum { MACHINE_MAX_CORES = 1024, MACHINE_MAX_PUS = 8, MACHINE_MAX_DEVICES = 128, CLUSTER_MAX_NODES = 16384 };
 
 struct machine_core {
 	int os_cpu;            /* OS number of its first hardware thread, of those allowed if any is */
 	int n_pus;             /* hardware threads */
+	int pus[MACHINE_MAX_PUS];   /* OS numbers of the first of them, in order; -1 after n_pus */
 	int package, numa;     /* indexes below n_packages, n_numa */
 	int l3;                /* cores with the same number share a last-level cache; -1: none known */
 	int allowed;           /* this process may run here (cgroup, binding); 1 in files */
@@ -89,6 +90,8 @@ struct cluster {
 enum err cluster_read(const char *spec, struct cluster *out);
 void cluster_free(struct cluster *c);
 
+/* The index of the core that this OS CPU is a hardware thread of; -1: none. */
+int machine_core_of_cpu(const struct machine *m, int os_cpu);
 /* Orders names as people do: runs of digits count as numbers, so node9 comes before node10. */
 int machine_name_compare(const char *a, const char *b);
 

@@ -5,7 +5,7 @@
  *   u64 memory   u64 limit   u64 l1d   u64 l2   u64 l3
  *   u32 packages   u32 numa   u32 cores   u32 devices   u32 has links
  *   numa:    u32 os_index   u32 package   u64 memory
- *   cores:   u32 os_cpu   u32 pus   u32 package   u32 numa   u32 l3   u32 allowed
+ *   cores:   u32 os_cpu   u32 pus   u32 package   u32 numa   u32 l3   u32 allowed   8 x u32 CPU of a thread
  *   devices: name   model   pci   u32 numa   u32 island   u64 memory
  *   links:   f64 (devices, devices)
  *
@@ -17,8 +17,8 @@
 
 #include <string.h>
 
-enum { MAGIC = 0x434d5253, VERSION = 1 };
-enum { NUMA_BYTES = 16, CORE_BYTES = 24, DEVICE_BYTES = 28, LINK_BYTES = 8 };   /* least that one takes */
+enum { MAGIC = 0x434d5253, VERSION = 2 };
+enum { NUMA_BYTES = 16, CORE_BYTES = 24 + 4 * MACHINE_MAX_PUS, DEVICE_BYTES = 28, LINK_BYTES = 8 };   /* least that one takes */
 
 void machine_encode(const struct machine *m, struct bytes *to)
 {
@@ -43,6 +43,8 @@ void machine_encode(const struct machine *m, struct bytes *to)
 		const int fields[] = { c->os_cpu, c->n_pus, c->package, c->numa, c->l3, c->allowed };
 		for (int k = 0; k < 6; k++)
 			bytes_put_u32(to, (uint32_t)fields[k]);
+		for (int k = 0; k < MACHINE_MAX_PUS; k++)
+			bytes_put_u32(to, (uint32_t)c->pus[k]);
 	}
 	for (int i = 0; i < m->n_devices; i++) {
 		const struct machine_device *d = &m->devices[i];
@@ -72,8 +74,8 @@ static enum err decode_counts(struct reader *from, struct machine *m, int *has_l
 	for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
 		int n = get_int(from);
 		if (!from->error && (n < counts[i].least || n > counts[i].most))
-			return ERR(WORK, "%s: a machine with %d %s, but there can be %d to %d", from->name, n, counts[i].what,
-				   counts[i].least, counts[i].most);
+			return ERR(WORK, "%s: a machine with %d %s, but there can be %d to %d", from->name, n,
+				   counts[i].what, counts[i].least, counts[i].most);
 		*counts[i].to = n;
 		need += (size_t)n * counts[i].bytes;
 	}
@@ -81,7 +83,8 @@ static enum err decode_counts(struct reader *from, struct machine *m, int *has_l
 	if (*has_links)
 		need += (size_t)m->n_devices * (size_t)m->n_devices * LINK_BYTES;
 	if (need > from->size - from->at)
-		return ERR(WORK, "%s: ends after %zu of the %zu bytes that a machine needs", from->name, from->size - from->at, need);
+		return ERR(WORK, "%s: ends after %zu of the %zu bytes that a machine needs", from->name,
+			   from->size - from->at, need);
 	return ERR_OK;
 }
 
@@ -97,6 +100,8 @@ static void decode_arrays(struct reader *from, struct machine *m)
 		int *const fields[] = { &c->os_cpu, &c->n_pus, &c->package, &c->numa, &c->l3, &c->allowed };
 		for (int k = 0; k < 6; k++)
 			*fields[k] = get_int(from);
+		for (int k = 0; k < MACHINE_MAX_PUS; k++)
+			c->pus[k] = get_int(from);
 	}
 	for (int i = 0; i < m->n_devices; i++) {
 		struct machine_device *d = &m->devices[i];
@@ -119,7 +124,8 @@ static enum err decode(struct reader *from, struct machine *m)
 	uint32_t magic = reader_u32(from), version = reader_u32(from);
 	TRY(from->error);
 	if (magic != MAGIC || version != VERSION)
-		return ERR(WORK, "%s: is no machine of version %d (it starts with %08x, %u)", from->name, VERSION, magic, version);
+		return ERR(WORK, "%s: is no machine of version %d (it starts with %08x, %u)", from->name, VERSION, magic,
+			   version);
 	reader_string(from, m->host, sizeof m->host);
 	reader_string(from, m->cpu_model, sizeof m->cpu_model);
 	reader_string(from, m->source, sizeof m->source);

@@ -29,7 +29,8 @@ static void print_ranges(const struct machine *m, int numa, int allowed_only, st
 	const char *comma = "";
 	for (int i = 0; i < m->n_cores; i++) {
 		int end = i;
-		while (end < m->n_cores && (numa < 0 || m->cores[end].numa == numa) && (!allowed_only || m->cores[end].allowed))
+		while (end < m->n_cores && (numa < 0 || m->cores[end].numa == numa) &&
+		       (!allowed_only || m->cores[end].allowed))
 			end++;
 		if (end == i)
 			continue;
@@ -53,8 +54,8 @@ static void print_head(const struct machine *m, struct bytes *to)
 	int threads = 0, allowed = count_allowed(m);
 	for (int i = 0; i < m->n_cores; i++)
 		threads += m->cores[i].n_pus;
-	bytes_printf(to, "%s: %d package%s, %d NUMA node%s, %d core%s", m->host, m->n_packages, plural(m->n_packages), m->n_numa,
-		     plural(m->n_numa), m->n_cores, plural(m->n_cores));
+	bytes_printf(to, "%s: %d package%s, %d NUMA node%s, %d core%s", m->host, m->n_packages, plural(m->n_packages),
+		     m->n_numa, plural(m->n_numa), m->n_cores, plural(m->n_cores));
 	if (threads != m->n_cores)
 		bytes_printf(to, " (%d threads)", threads);
 	bytes_printf(to, ", %s", size_text(m->memory_bytes, size));
@@ -94,8 +95,8 @@ static void print_numa(const struct machine *m, struct bytes *to)
 			bytes_clear(&ranges);
 			print_ranges(m, i, 0, &ranges);
 			if (pass)
-				bytes_printf(to, "  %4d  %7d  %-*s  %8s\n", i, m->numa[i].package, width, bytes_text(&ranges),
-					     size_text(m->numa[i].memory_bytes, size));
+				bytes_printf(to, "  %4d  %7d  %-*s  %8s\n", i, m->numa[i].package, width,
+					     bytes_text(&ranges), size_text(m->numa[i].memory_bytes, size));
 			else if ((int)ranges.size > width)
 				width = (int)ranges.size;
 		}

@@ -61,22 +61,22 @@ static hwloc_obj_t last_level_cache(hwloc_obj_t core)
 	return cache;
 }
 
-static int first_thread(hwloc_topology_t t, hwloc_obj_t core, hwloc_const_bitmap_t usable, int *allowed)
+static void fill_threads(hwloc_topology_t t, hwloc_obj_t core, hwloc_const_bitmap_t usable, struct machine_core *c)
 {
-	int cpu = -1;
-	*allowed = 1;
-	if (usable) {
-		hwloc_bitmap_t both = hwloc_bitmap_alloc();
-		hwloc_bitmap_and(both, core->cpuset, usable);
-		cpu = hwloc_bitmap_first(both);
-		hwloc_bitmap_free(both);
-		*allowed = cpu >= 0;
+	hwloc_obj_t pu = NULL;
+	c->n_pus = 0;
+	c->allowed = 0;
+	while ((pu = hwloc_get_next_obj_inside_cpuset_by_type(t, core->cpuset, HWLOC_OBJ_PU, pu))) {
+		int cpu = (int)pu->os_index, may = !usable || hwloc_bitmap_isset(usable, pu->os_index);
+		if (!c->n_pus || (may && !c->allowed))
+			c->os_cpu = cpu;
+		c->allowed |= may;
+		if (c->n_pus < MACHINE_MAX_PUS)
+			c->pus[c->n_pus] = cpu;
+		c->n_pus++;
 	}
-	if (cpu < 0) {
-		hwloc_obj_t pu = hwloc_get_obj_inside_cpuset_by_type(t, core->cpuset, HWLOC_OBJ_PU, 0);
-		cpu = pu ? (int)pu->os_index : hwloc_bitmap_first(core->cpuset);
-	}
-	return cpu;
+	for (int k = c->n_pus; k < MACHINE_MAX_PUS; k++)
+		c->pus[k] = -1;
 }
 
 /* Objects met so far, in order: what gives packages, NUMA nodes and caches their numbers. */
@@ -103,8 +103,7 @@ static enum err fill_cores(hwloc_topology_t t, hwloc_const_bitmap_t usable, stru
 			return ERR(USAGE, "core %d has no hardware threads", i);
 		hwloc_obj_t package = hwloc_get_ancestor_obj_by_type(t, HWLOC_OBJ_PACKAGE, core);
 		hwloc_obj_t cache = last_level_cache(core);
-		c->os_cpu = first_thread(t, core, usable, &c->allowed);
-		c->n_pus = parts_of(core->cpuset);
+		fill_threads(t, core, usable, c);
 		c->package = number_of(packages, package, NULL);
 		c->numa = number_of(nodes, numa_of(t, core), package);
 		c->l3 = cache ? number_of(caches, cache, NULL) : -1;
@@ -135,7 +134,8 @@ static enum err fill_numa(struct machine *m, const struct numbering *nodes)
 		}
 		uint64_t bytes = nodes->a[i] ? nodes->a[i]->attr->numanode.local_memory : 0;
 		m->numa[i].os_index = nodes->a[i] ? (int)nodes->a[i]->os_index : 0;
-		m->numa[i].memory_bytes = bytes / (unsigned)all * (unsigned)here + bytes % (unsigned)all * (unsigned)here / (unsigned)all;
+		uint64_t each = bytes / (unsigned)all, rest = bytes % (unsigned)all;
+		m->numa[i].memory_bytes = each * (unsigned)here + rest * (unsigned)here / (unsigned)all;
 		if (__builtin_add_overflow(m->memory_bytes, m->numa[i].memory_bytes, &m->memory_bytes))
 			return ERR(USAGE, "the memory of its NUMA nodes adds up to more than 64 bits hold");
 	}
@@ -185,7 +185,10 @@ static uint64_t memory_of(hwloc_obj_t os)
 	return 0;
 }
 
-struct found { struct machine_device device; hwloc_obj_t object; };   /* object: the PCI device, or the OS device if it has none */
+struct found {
+	struct machine_device device;
+	hwloc_obj_t object;   /* the PCI device, or the OS device if it has none */
+};
 
 static void add_os_device(struct found *f, hwloc_obj_t os, int *worth)
 {
@@ -213,7 +216,8 @@ static int nearest_numa(hwloc_topology_t t, hwloc_obj_t object, const struct mac
 		return -1;
 	for (int i = 0; i < m->n_numa; i++)
 		if (nodes->a[i] && hwloc_bitmap_isset(place->nodeset, nodes->a[i]->os_index) &&
-		    (!place->cpuset || hwloc_bitmap_iszero(place->cpuset) || hwloc_bitmap_intersects(place->cpuset, nodes->a[i]->cpuset)))
+		    (!place->cpuset || hwloc_bitmap_iszero(place->cpuset) ||
+		     hwloc_bitmap_intersects(place->cpuset, nodes->a[i]->cpuset)))
 			return i;
 	return -1;
 }
@@ -242,8 +246,8 @@ static enum err find_devices(hwloc_topology_t t, struct found *found, int *n)
 		if (!f.device.model[0])
 			machine_set_text(f.device.model, sizeof f.device.model, info(o, "PCIDevice"));
 		const struct hwloc_pcidev_attr_s *at = &o->attr->pcidev;
-		snprintf(f.device.pci, sizeof f.device.pci, "%04x:%02x:%02x.%01x", (unsigned)at->domain & 0xffffffffu, at->bus & 0xffu,
-			 at->dev & 0xffu, at->func & 0xfu);
+		snprintf(f.device.pci, sizeof f.device.pci, "%04x:%02x:%02x.%01x", (unsigned)at->domain & 0xffffffffu,
+			 at->bus & 0xffu, at->dev & 0xffu, at->func & 0xfu);
 		found[(*n)++] = f;
 	}
 	while ((o = hwloc_get_next_osdev(t, o))) {   /* those without a PCI device: on-chip accelerators */
@@ -286,7 +290,8 @@ static enum err fill_links(hwloc_topology_t t, const struct found *found, struct
 		enum err e = m->link_gbps ? ERR_OK : MEM_NEW(n * n, float, &m->link_gbps);
 		for (unsigned i = 0; !e && i < d->nbobjs; i++)
 			for (unsigned j = 0; j < d->nbobjs; j++) {
-				int a = device_of(found, m->n_devices, d->objs[i]), b = device_of(found, m->n_devices, d->objs[j]);
+				int a = device_of(found, m->n_devices, d->objs[i]),
+				    b = device_of(found, m->n_devices, d->objs[j]);
 				if (a >= 0 && b >= 0 && a != b && d->values[i * d->nbobjs + j] < 1000000000)
 					m->link_gbps[(size_t)a * n + (size_t)b] = (float)d->values[i * d->nbobjs + j] / 1000;
 			}
@@ -354,7 +359,8 @@ enum err hwloc_to_machine(hwloc_topology_t t, hwloc_const_bitmap_t usable, const
 	int cores = hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE);
 	m->n_cores = cores > 0 ? cores : hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PU);
 	if (m->n_cores < 1 || m->n_cores > MACHINE_MAX_CORES)
-		return ERR(USAGE, "%s: a machine with %d cores, but there can be 1 to %d", name, m->n_cores, MACHINE_MAX_CORES);
+		return ERR(USAGE, "%s: a machine with %d cores, but there can be 1 to %d", name, m->n_cores,
+			   MACHINE_MAX_CORES);
 	struct numbering *seen;
 	TRY(MEM_NEW(3, struct numbering, &seen));
 	enum err e = MEM_NEW((size_t)m->n_cores, struct machine_core, &m->cores);

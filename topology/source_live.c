@@ -28,8 +28,9 @@ static enum err usable_cpus(hwloc_topology_t t, hwloc_bitmap_t *out)
 	return ERR_OK;
 }
 
-/* What follows `key` in the first line of a driver's file that has it; "" as key: the whole first line. 0 if there is none. */
-static int read_driver_file(const char *directory, const char *pci, const char *file, const char *key, char *room, size_t capacity)
+/* What follows `key` in the first line of a driver's file that has it; "" as key: the whole first line. 0: none. */
+static int read_driver_file(const char *directory, const char *pci, const char *file, const char *key, char *room,
+			    size_t capacity)
 {
 	char path[128], line[256];
 	int found = 0;
@@ -96,4 +97,6 @@ static enum err read_live(const char *spec, struct machine *out)
 	return e;
 }
 
-const struct machine_source machine_source_live = { "live", "live (or nothing): the machine this runs on", accepts, read_live };
+const struct machine_source machine_source_live = {
+	"live", "live (or nothing): the machine this runs on", accepts, read_live,
+};

@@ -45,7 +45,8 @@ static enum err parse_gpus(const char *value, struct extras *x)
 	char *end;
 	long n = strtol(value, &end, 10);
 	if (end == value || n < 1 || n > MACHINE_MAX_DEVICES || (*end && *end != 'x'))
-		return ERR(USAGE, "gpu:%s must be a number of 1 to %d and a size, like gpu:8x80GiB", value, MACHINE_MAX_DEVICES);
+		return ERR(USAGE, "gpu:%s must be a number of 1 to %d and a size, like gpu:8x80GiB", value,
+			   MACHINE_MAX_DEVICES);
 	x->n_gpus = (int)n;
 	x->gpu_bytes = *end ? size_of(end + 1) : 0;
 	if (*end && !x->gpu_bytes)
@@ -95,7 +96,8 @@ static enum err split(const char *spec, char hwloc_part[MAX_SPEC_BYTES], struct 
 	int taken;
 	size_t n = 0;
 	if (strlen(spec) >= sizeof copy)
-		return ERR(USAGE, "a machine's description has %zu characters, but at most %d", strlen(spec), MAX_SPEC_BYTES - 1);
+		return ERR(USAGE, "a machine's description has %zu characters, but at most %d", strlen(spec),
+			   MAX_SPEC_BYTES - 1);
 	strcpy(copy, spec);
 	hwloc_part[0] = '\0';
 	while ((word = strsep(&rest, " \t"))) {
@@ -166,7 +168,8 @@ static void set_memory(struct machine *m, uint64_t bytes)
 static enum err load(hwloc_topology_t t, const char *text, const struct extras *x, struct machine *m)
 {
 	if (hwloc_topology_set_synthetic(t, text) || hwloc_topology_load(t))
-		return ERR(USAGE, "\"%s\" is no description of a machine; one looks like \"pack:2 numa:2 core:8 pu:1\"", text);
+		return ERR(USAGE, "\"%s\" is no description of a machine; one looks like \"pack:2 numa:2 core:8 pu:1\"",
+			   text);
 	TRY(hwloc_to_machine(t, NULL, text, m));
 	if (x->memory_bytes)
 		set_memory(m, x->memory_bytes);
@@ -197,5 +200,6 @@ static enum err read_here(const char *spec, struct machine *out)
 static enum err read_synthetic(const char *spec, struct machine *out) { return machine_read_isolated(read_here, spec, out); }
 
 const struct machine_source machine_source_synthetic = {
-	"synthetic", "\"pack:2 numa:2 core:8 pu:1 memory:512GiB gpu:8x80GiB link:450\": a machine in words", accepts, read_synthetic,
+	"synthetic", "\"pack:2 numa:2 core:8 pu:1 memory:512GiB gpu:8x80GiB link:450\": a machine in words", accepts,
+	read_synthetic,
 };

@@ -29,14 +29,17 @@ static enum err check_text(const char *path, const char *text, size_t bytes)
 	version = strstr(version, "version=\"");
 	long major = version && end && version < end ? strtol(version + strlen("version=\""), NULL, 10) : 1;
 	if (major > 2)
-		return ERR(USAGE, "%s: was written by hwloc %ld, but this program's hwloc reads versions 1 and 2; write it with "
-			   "lstopo --export-xml-flags v2", path, major);
+		return ERR(USAGE,
+			   "%s: was written by hwloc %ld, but this program's hwloc reads versions 1 and 2; write it with "
+			   "lstopo --export-xml-flags v2",
+			   path, major);
 	return ERR_OK;
 }
 
 static enum err load(hwloc_topology_t t, const char *path, const struct bytes *text, struct machine *m)
 {
-	if (text->size >= INT_MAX || hwloc_topology_set_xmlbuffer(t, bytes_text(text), (int)text->size + 1) || hwloc_topology_load(t))
+	if (text->size >= INT_MAX || hwloc_topology_set_xmlbuffer(t, bytes_text(text), (int)text->size + 1) ||
+	    hwloc_topology_load(t))
 		return ERR(USAGE, "%s: hwloc cannot read this XML file: it is damaged or no machine", path);
 	TRY(hwloc_to_machine(t, NULL, path, m));
 	const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes tests/golden/tokenizers: small tokenizers of several kinds, hard strings, and what `tokenizers` makes of them.
 
-    python3 tests/golden/make_tokenizers.py MODEL_DIR DEEPSEEK_JSON SMOLLM2_GGUF
+    python3 tests/golden/make_tokenizers.py MODEL_DIR DEEPSEEK_JSON SMOLLM2_GGUF LLAMA_VOCABS
 
-MODEL_DIR is configs/models/jargon-moe; the others are what `tests/download.sh deepseek` and `smollm2` print. Made with Python 3.11,
+MODEL_DIR is configs/models/jargon-moe; the others are what `tests/download.sh deepseek`, `smollm2` and `llama-vocabs` print. Made with Python 3.11,
 tokenizers 0.23.3, gguf 0.19. The trained tokenizers are committed; where they are there, only the ids are made anew.
 
 NAME/tokenizer.json, and for some NAME/tokenizer.gguf with the same vocabulary, written by the gguf package
@@ -72,7 +72,7 @@ def strings():
     # plain text
     out += ["Hello world", " Hello world", "Hello, world!", "The quick brown fox jumps over the lazy dog.", "  Hello\n  there", "\n =", "Hello\u00a0world", "multiple   spaces    here",
             "trailing ", "trailing\n", "UPPER lower Title", "supercalifragilisticexpialidocious", "a" * 100, "ab" * 60, "\u4e00" * 40, "é" * 30, "nǃxóõ", "tail recursion: see tail recursion", "a b c d e f g", "x\x01\x02\x7f\x80y",
-            "\u200b\u200bzero width", "right\u200fto\u200eleft", "soft\u00adhyphen", "word\u2060joiner", "line\u2028sep\u2029para", "nel\u0085x"]
+            "\u200b\u200bzero width", "right\u200fto\u200eleft", "soft\u00adhyphen", "word\u2060joiner", "line\u2028sep\u2029para", "nel\u0085x", "a\u200cb\u200d \u200c\x01\u200d", "\u24b6word word\u24d0 \u20ddword word\u203f", "\\word\u0660 .word_"]
     # control tokens written as plain text, whole and broken, next to each other and to blanks
     out += ["<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> ", "<|endoftext|><|endoftext|>", "<|endoftext", "<|begin|>x<|end|>", "x <|begin|> y", "\n<|end|>\n", "<s>", "</s>", "<s>a</s>", "a <s> b", " </s>x", "<unk>", "<0x41>", "a<0x0A>b",
             "<\uff5cbegin\u2581of\u2581sentence\uff5c>hi", "\uff5c", "<pad>", "[KEEP]", "x[KEEP]y [KEEP]", "x  <left>  y", "x  <right>  y", "xwordy word wordword word.", "HELLO <Norm> <norm> x<NORM>", "<longer><long>", "<longest", "<lon<long>", "  <right>   <left>  z", "<left><right>"]
@@ -202,6 +202,25 @@ def of_gguf(path):
     return t
 
 
+def of_spm_gguf(path):
+    """Llama 2's vocabulary as transformers makes a tokenizer of a SentencePiece model (SentencePieceExtractor): each token of two parts
+    that are tokens is a merge, the best score first; Llama 2's own normalizer and decoder."""
+    import gguf
+    fields = gguf.GGUFReader(path).fields
+    texts, scores, kinds = (fields["tokenizer.ggml." + key].contents() for key in ("tokens", "scores", "token_type"))
+    vocab = {w: i for i, w in enumerate(texts)}
+    merges = []
+    for w, i in vocab.items():
+        pairs = [(w[:k], w[k:]) for k in range(1, len(w)) if w[:k] in vocab and w[k:] in vocab]
+        merges += [(-scores[i], vocab[a], vocab[b], a, b) for a, b in pairs]
+    t = Tokenizer(models.BPE(vocab=vocab, merges=[m[3:] for m in sorted(merges)], byte_fallback=True, fuse_unk=True, unk_token="<unk>"))
+    t.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    t.add_special_tokens([AddedToken(w, normalized=False, special=True) for w, k in zip(texts, kinds) if k in (2, 3)])
+    t.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    return t
+
+
 def golden(name, tokenizer, raw, text):
     def run(special, plain):
         tokenizer.encode_special_tokens = plain
@@ -236,6 +255,7 @@ def main():
     golden("jargon-moe", Tokenizer.from_file(os.path.join(sys.argv[1], "tokenizer.json")), raw, text)
     golden("deepseek", Tokenizer.from_file(sys.argv[2]), raw, text)
     golden("smollm2", of_gguf(sys.argv[3]), raw, text)
+    golden("llama-spm", of_spm_gguf(os.path.join(sys.argv[4], "ggml-vocab-llama-spm.gguf")), raw, text)
     print(len(raw), "strings")
 
 

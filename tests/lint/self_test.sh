@@ -88,7 +88,9 @@ passes sizes "a function that is listed"
 finds text base/b.c 'do it, or file it' <<'TEXT'
 /* TODO: later */
 TEXT
-mkdir -p "$tree/t"
+finds text README.md 'names base/gone.h' <<'TEXT'
+See `base/a.h` and `comm.h`, then `base/gone.h`.
+TEXT
 finds text launcher/b.sh 'a folder of one machine' <<'TEXT'
 cp "/home/someone/model" .
 TEXT

@@ -32,7 +32,10 @@ static const struct { const struct layout_limits *m; int ranks, per_node; int in
 	{ &big_moe, 128, 8, { 0 }, { 8, 16, 1, 8, 1 } },
 };
 
-static struct layout wish(const int v[5]) { return (struct layout){ .tp = v[0], .pp = v[1], .dp = v[2], .ep = v[3], .etp = v[4] }; }
+static struct layout wish(const int v[5])
+{
+	return (struct layout){ .tp = v[0], .pp = v[1], .dp = v[2], .ep = v[3], .etp = v[4] };
+}
 
 TEST(auto_values_follow_the_rule)
 {
@@ -100,8 +103,10 @@ TEST(every_answer_is_complete_and_every_offer_works)
 			for (at = at ? at + 9 : NULL; at; at = strchr(at + 1, ',')) {
 				struct layout offer = { 0 };
 				const char *tp = strstr(at, "tp ");
-				CU_ASSERT_EQUAL(tp ? sscanf(tp, "tp %d x pp %d x dp %d with ep %d x etp %d", &offer.tp, &offer.pp, &offer.dp,
-					       &offer.ep, &offer.etp) : 0, 5);
+				CU_ASSERT_PTR_NOT_NULL_FATAL(tp);
+				int found = sscanf(tp, "tp %d x pp %d x dp %d with ep %d x etp %d", &offer.tp, &offer.pp,
+						   &offer.dp, &offer.ep, &offer.etp);
+				CU_ASSERT_EQUAL(found, 5);
 				CHECK_OK(layout_complete(&offer, &jargon, ranks, ranks));
 				offered++;
 			}

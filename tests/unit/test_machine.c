@@ -54,7 +54,10 @@ TEST(a_description_gives_its_numbers)
 	CU_ASSERT_EQUAL(m.memory_limit_bytes, m.memory_bytes);
 	for (int i = 0; i < 32; i++)
 		CU_ASSERT(m.cores[i].package == i / 16 && m.cores[i].numa == i / 8 && m.cores[i].l3 == i / 4 &&
-			  m.cores[i].n_pus == 2 && m.cores[i].os_cpu == 2 * i && m.cores[i].allowed == 1);
+			  m.cores[i].n_pus == 2 && m.cores[i].os_cpu == 2 * i && m.cores[i].allowed == 1 &&
+			  m.cores[i].pus[0] == 2 * i && m.cores[i].pus[1] == 2 * i + 1 && m.cores[i].pus[2] == -1 &&
+			  machine_core_of_cpu(&m, 2 * i + 1) == i);
+	CU_ASSERT(machine_core_of_cpu(&m, 64) == -1 && machine_core_of_cpu(&m, -1) == -1);
 	for (int i = 0; i < 4; i++)
 		CU_ASSERT(m.numa[i].package == i / 2 && m.numa[i].memory_bytes == 32ull << 30);
 	machine_free(&m);
@@ -313,6 +316,9 @@ TEST(the_check_finds_what_is_broken)
 	BREAK(int, m.cores[3].numa, 2, "core 3 is in NUMA node 2 after node 0");
 	BREAK(int, m.cores[0].allowed, 2, "allowed 2");
 	BREAK(int, m.cores[5].l3, 12, "cache 12");
+	BREAK(int, m.cores[5].pus[1], -1, "core 5 has 2 threads, but thread 1 is CPU -1");
+	BREAK(int, m.cores[5].pus[2], 3, "core 5 has 2 threads, but thread 2 is CPU 3");
+	BREAK(int, m.cores[5].os_cpu, 0, "core 5 is CPU 0, which is none of its threads");
 	BREAK(int, m.numa[1].package, 1, "its node in 1");
 	BREAK(int, m.devices[1].numa, 4, "device 1 is on NUMA node 4");
 	BREAK(int, m.devices[1].island, 2, "are linked, but in islands 0 and 2");
@@ -506,6 +512,12 @@ static const char *const want_text =
 	"  gpu1       1       0    80 GiB  -             -\n"
 	"  links      450 GB/s between any two of an island\n";
 
+static const char *const want_links =
+	"  links in GB/s, row to column\n"
+	"             0     1\n"
+	"       0     -    25\n"
+	"       1   450     -\n";
+
 TEST(a_machine_prints_as_the_manual_shows)
 {
 	struct machine m;
@@ -520,14 +532,15 @@ TEST(a_machine_prints_as_the_manual_shows)
 	m.link_gbps[1] = 25;   /* not alike: a matrix */
 	bytes_clear(&b);
 	machine_print(&m, &b);
-	CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&b), "  links in GB/s, row to column\n             0     1\n       0     -    25\n       1   450     -\n"));
+	CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&b), want_links));
 	bytes_free(&b);
 	machine_free(&m);
 }
 
 TEST(names_are_ordered_as_people_do)
 {
-	static const char *const sorted[] = { "", "a", "n", "n2", "n9", "n10", "n10a", "n010b", "n99999999999999999999", "n100000000000000000000", "na" };
+	static const char *const sorted[] = { "", "a", "n", "n2", "n9", "n10", "n10a", "n010b", "n99999999999999999999",
+					      "n100000000000000000000", "na" };
 	int n = sizeof sorted / sizeof sorted[0];
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++) {

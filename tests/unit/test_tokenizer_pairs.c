@@ -1,7 +1,7 @@
 /* labels: golden
  * timeout: 600
- * Real vocabularies, fetched by tests/download.sh (skipped, with the reason, when that is not possible): llama.cpp's own pairs
- * of text and ids, and the hard strings through the vocabularies of DeepSeek and SmolLM2. */
+ * Real vocabularies, fetched by tests/download.sh (skipped, with the reason, when that is not possible): llama.cpp's own
+ * pairs of text and ids, and the hard strings through the vocabularies of DeepSeek, SmolLM2 and Llama 2. */
 #include "runtime/gguf.h"
 #include "tests/tokenizer_golden.h"
 
@@ -79,8 +79,8 @@ static void check_pairs(const char *dir, const char *name)
 
 TEST(every_pair_of_llama_cpp_holds)
 {
-	static const char *const names[] = { "gpt-2", "llama-bpe", "llama-spm", "qwen2", "phi-3", "deepseek-llm", "falcon", "command-r",
-					     "deepseek-coder", "mpt", "qwen35", "refact", "starcoder" };
+	static const char *const names[] = { "gpt-2", "llama-bpe", "llama-spm", "qwen2", "phi-3", "deepseek-llm", "falcon",
+					     "command-r", "deepseek-coder", "mpt", "qwen35", "refact", "starcoder" };
 	char dir[1024];
 	fetched("llama-vocabs", dir);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -100,18 +100,30 @@ TEST(deepseek_gives_the_ids_of_the_tokenizers_library)
 	tokenizer_close(plain);
 }
 
-TEST(smollm2_gives_the_ids_of_the_tokenizers_library)
+static void check_gguf(const char *path, const char *name)
 {
-	char path[1024];
 	struct gguf *g;
 	struct tokenizer *t, *plain = open_json_of(bundled());
-	CHECK_OK(gguf_open(fetched("smollm2", path), &g));
+	CHECK_OK(gguf_open(path, &g));
 	CHECK_OK(tokenizer_open_gguf(g, &t));
-	check_golden(t, plain, "smollm2");
+	check_golden(t, plain, name);
 	tokenizer_close(t);
 	gguf_close(g);
 	tokenizer_close(plain);
 }
 
+TEST(smollm2_gives_the_ids_of_the_tokenizers_library)
+{
+	char path[1024];
+	check_gguf(fetched("smollm2", path), "smollm2");
+}
+
+TEST(llama2_gives_the_ids_of_the_tokenizers_library)
+{
+	char dir[1024], path[2048];
+	snprintf(path, sizeof path, "%s/ggml-vocab-llama-spm.gguf", fetched("llama-vocabs", dir));
+	check_gguf(path, "llama-spm");
+}
+
 TEST_MAIN("tokenizer pairs", CASE(every_pair_of_llama_cpp_holds), CASE(deepseek_gives_the_ids_of_the_tokenizers_library),
-	  CASE(smollm2_gives_the_ids_of_the_tokenizers_library))
+	  CASE(smollm2_gives_the_ids_of_the_tokenizers_library), CASE(llama2_gives_the_ids_of_the_tokenizers_library))
