@@ -74,7 +74,7 @@ static void take(struct loop *l, const struct step_result *r)
 {
 	struct generation *g = l->g;
 	struct answer *a = &g->answers[r->sequence];
-	int more = 1;
+	int more = schedule_room(l->schedule, r->sequence) > 1;
 	if (r->error) {
 		a->finish = FINISH_ERROR;
 		schedule_token(l->schedule, r->sequence, 0, 0);
@@ -82,12 +82,12 @@ static void take(struct loop *l, const struct step_result *r)
 	}
 	a->tokens[a->n_tokens++] = r->token;
 	a->digest += r->digest;
-	a->finish = FINISH_LENGTH;
+	a->finish = more ? FINISH_NOT_YET : FINISH_LENGTH;
 	if (!g->ignore_eos && is_eos(&l->s->model, r->token)) {
 		a->finish = FINISH_STOP;
 		more = 0;
 	}
-	if (g->token && g->token(g->arg, r->sequence, a, r->token) && more) {
+	if (g->token && g->token(g->arg, r->sequence, a, r->token)) {
 		a->finish = FINISH_STOP;
 		more = 0;
 	}
