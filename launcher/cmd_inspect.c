@@ -51,17 +51,26 @@ static void describe(const struct model *m, const struct weights *w, struct byte
 		print_tensor(weights_at(w, i), to);
 }
 
-static enum err inspect(const char *path)
+static enum err print_model(const struct options *o, const struct model *m, const struct weights *w, struct bytes *text)
+{
+	if (o->json) {
+		json_t *object;
+		TRY(report_inspect_json(m, w, &object));
+		return report_print_json(object);
+	}
+	describe(m, w, text);
+	return text->error ? text->error : print_out(bytes_text(text), text->size);
+}
+
+static enum err inspect(const struct options *o)
 {
 	struct weights *w;
 	struct model m;
 	struct bytes text = { 0 };
-	TRY(weights_open(path, &w));
+	TRY(weights_open(o->model, &w));
 	enum err e = model_describe(w, &m);
-	if (!e) {
-		describe(&m, w, &text);
-		e = text.error ? text.error : print_out(bytes_text(&text), text.size);
-	}
+	if (!e)
+		e = print_model(o, &m, w, &text);
 	bytes_free(&text);
 	weights_close(w);
 	return e;
@@ -126,5 +135,5 @@ enum err command_inspect(const struct options *o)
 {
 	if (job_env_rank() != 0)
 		return ERR_OK;
-	return o->tokenize ? tokenize(o->model) : inspect(o->model);
+	return o->tokenize ? tokenize(o->model) : inspect(o);
 }

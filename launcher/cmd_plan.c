@@ -27,9 +27,7 @@ static enum err print_plan(const struct options *o, const struct plan *p, const 
 	if (o->json) {
 		json_t *object;
 		TRY(report_plan_json(p, m, c, &object));
-		enum err e = report_print_json(object);
-		json_decref(object);
-		return e;
+		return report_print_json(object);
 	}
 	plan_print(p, m, c, &text);
 	enum err e = text.error ? text.error : print_out(bytes_text(&text), text.size);

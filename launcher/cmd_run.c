@@ -1,6 +1,7 @@
 /* run: prompts in, text out. */
 #include "launcher/commands.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/npy.h"
@@ -103,13 +104,13 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 	if (run->o->json) {
 		json_t *object;
 		TRY(report_run_json(s, g, rows, (const char *const *)p->texts, p->answers, &object));
-		enum err e = report_print_json(object);
-		json_decref(object);
-		TRY(e);
+		TRY(report_print_json(object));
 	} else {
 		TRY(prompts_end(p));
 	}
 	if (!run->o->quiet) {
+		if (comm_mpi_is_started_by_launcher())
+			clock_sleep_us(50000);   /* mpirun carries stdout and stderr apart: let the text arrive first */
 		report_rates(s, g);
 		report_traffic(rows);
 	}
@@ -138,38 +139,23 @@ free_all:
 static enum err body(struct comm *world, void *arg)
 {
 	struct run run = { .o = arg, .world = world };
-	struct recipe *r;
-	struct place place = { 0 };
-	struct session *s = NULL;
-	struct session_wish wish;
+	struct job_session js;
 	watch_phase("start");
-	TRY(job_recipe(world, run.o, &r));
-	run.recipe = r;
-	job_wish(r, &wish);
-	wish.phase = phase;
-	wish.prepare = prepare;
-	wish.planned = planned;
-	wish.loading = loading;
-	wish.arg = &run;
-	enum err e = job_can_run(r);
-	if (!e)
-		e = job_fits_alone(r, run.o);
-	if (!e)
-		e = place_gather(world, &place);
-	if (!e)
-		e = session_create(world, &wish, &place, &s);
+	TRY(job_recipe(world, run.o, &js.recipe));
+	run.recipe = js.recipe;
+	job_wish(js.recipe, &js.wish);
+	js.wish.phase = phase;
+	js.wish.prepare = prepare;
+	js.wish.planned = planned;
+	js.wish.loading = loading;
+	js.wish.arg = &run;
+	enum err e = job_session_open(world, run.o, &js);
 	progress_end(&run.progress);
 	if (!e)
-		e = run_prompts(&run, s);
-	if (e && s && s->broken) {   /* others may still wait inside a step */
-		LOG_RANK(ERROR, "%s", err_sentence());
-		comm_mpi_abort(err_exit_status(e));
-	}
+		e = run_prompts(&run, js.session);
+	e = job_session_close(&js, e);
 	prompts_destroy(run.prompts);
 	tokenizer_close(run.tokenizer);
-	session_destroy(s);
-	place_free(&place);
-	recipe_destroy(r);
 	return e;
 }
 

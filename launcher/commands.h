@@ -9,6 +9,7 @@
 #include "runtime/plan.h"
 #include "runtime/session.h"
 
+enum err command_bench(const struct options *o);
 enum err command_run(const struct options *o);
 enum err command_plan(const struct options *o);
 enum err command_topo(const struct options *o);
@@ -32,6 +33,17 @@ enum err job_fits_alone(const struct recipe *r, const struct options *o);
 /* What the recipe wishes of a session. model_path is borrowed from the recipe. */
 void job_wish(const struct recipe *r, struct session_wish *out);
 
+/* A session as commands use it: recipe and wish are filled, then open (COLLECTIVE), then close on every rank with the error
+ * that stands, which it gives back; an error inside a step ends the job there, as others may wait. */
+struct job_session {
+	struct recipe *recipe;
+	struct session_wish wish;
+	struct place place;
+	struct session *session;
+};
+enum err job_session_open(struct comm *world, const struct options *o, struct job_session *j);
+enum err job_session_close(struct job_session *j, enum err e);
+
 /* --- reports (report.c) --- */
 struct tokenizer;
 void report_rates(const struct session *s, const struct generation *g);                /* to stderr, on the head */
@@ -40,7 +52,9 @@ void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
 enum err report_run_json(const struct session *s, const struct generation *g, const struct grid_traffic rows[GRID_TRAFFIC_ROWS],
 			 const char *const *prompts, const struct bytes *texts, json_t **out);
 enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);
-/* One JSON object and a newline on stdout. */
+enum err report_topo_json(const struct cluster *c, json_t **out);
+enum err report_inspect_json(const struct model *m, const struct weights *w, json_t **out);
+/* One JSON object and a newline on stdout. Takes the object over. */
 enum err report_print_json(json_t *object);
 
 /* Command output. ERR_IO when stdout cannot be written (a closed pipe). */

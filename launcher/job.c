@@ -131,6 +131,28 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 			w->plan.kv_type = (enum kv_type)i;
 }
 
+enum err job_session_open(struct comm *world, const struct options *o, struct job_session *j)
+{
+	j->place = (struct place){ 0 };
+	j->session = NULL;
+	TRY(job_can_run(j->recipe));
+	TRY(job_fits_alone(j->recipe, o));
+	TRY(place_gather(world, &j->place));
+	return session_create(world, &j->wish, &j->place, &j->session);
+}
+
+enum err job_session_close(struct job_session *j, enum err e)
+{
+	if (e && j->session && j->session->broken) {
+		LOG_RANK(ERROR, "%s", err_sentence());
+		comm_mpi_abort(err_exit_status(e));
+	}
+	session_destroy(j->session);
+	place_free(&j->place);
+	recipe_destroy(j->recipe);
+	return e;
+}
+
 struct job {
 	enum err (*body)(struct comm *world, void *arg);
 	void *arg;

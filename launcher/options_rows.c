@@ -81,7 +81,7 @@ const struct command_row command_rows[] = {
 	  "Not yet here: answers a file of requests.", "" },
 	{ COMMAND_SERVE, "serve", "RECIPE", "RECIPE [options]",
 	  "Not yet here: serves the model over HTTP as OpenAI's interface does.", "" },
-	{ COMMAND_BENCH, "bench", "RECIPE", "RECIPE [options]", "Not yet here: measures how fast the model runs.", "" },
+	{ COMMAND_BENCH, "bench", "RECIPE", "RECIPE [options]", "Measures how fast the model runs.", "" },
 	{ COMMAND_PLAN, "plan", "RECIPE", "RECIPE [--cluster SPEC] [options]",
 	  "Shows what would run where; needs no cluster.", "" },
 	{ COMMAND_TOPO, "topo", NULL, "[--cluster SPEC] [options]", "Shows what the machines look like.", "" },

@@ -102,6 +102,7 @@ enum err report_plan_json(const struct plan *p, const struct model *m, const str
 enum err report_print_json(json_t *object)
 {
 	char *text = json_dumps(object, JSON_REAL_PRECISION(9));
+	json_decref(object);
 	if (!text)
 		return ERR(MEMORY, "no memory for the JSON text");
 	enum err e = print_out(text, strlen(text));

@@ -31,17 +31,31 @@ static enum err describe_self(struct comm *world, struct bytes *out)
 	return out->error;
 }
 
-static void affinity_to_cores(const cpu_set_t *set, const struct machine *m, struct rank_facts *f)
+/* The cores of which any hardware thread is in the set. The machine was read by one rank of the node under that rank's
+ * binding: what another rank may use is allowed as well. */
+static void affinity_to_cores(const cpu_set_t *set, struct machine *m, struct rank_facts *f)
 {
-	int n_allowed = 0;
-	for (int i = 0; i < m->n_cores && i < MEMBER_MAX_CORES; i++) {
-		n_allowed += m->cores[i].allowed != 0;
-		if (m->cores[i].os_cpu < CPU_SETSIZE && CPU_ISSET(m->cores[i].os_cpu, set)) {
-			f->cores[i / 64] |= 1ull << (i % 64);
-			f->n_cores++;
-		}
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		int i = CPU_ISSET(cpu, set) ? machine_core_of_cpu(m, cpu) : -1;
+		if (i < 0 || i >= MEMBER_MAX_CORES || f->cores[i / 64] >> (i % 64) & 1)
+			continue;
+		f->cores[i / 64] |= 1ull << (i % 64);
+		f->n_cores++;
+		if (!m->cores[i].allowed)
+			m->cores[i].os_cpu = cpu;
+		m->cores[i].allowed = 1;
 	}
-	f->bound = f->n_cores > 0 && f->n_cores < n_allowed;
+}
+
+static void find_bound(struct place *p)
+{
+	for (int r = 0; r < p->n_ranks; r++) {
+		const struct machine *m = &p->cluster.nodes[p->facts[r].node];
+		int n_allowed = 0;
+		for (int i = 0; i < m->n_cores; i++)
+			n_allowed += m->cores[i].allowed;
+		p->facts[r].bound = p->facts[r].n_cores > 0 && p->facts[r].n_cores < n_allowed;
+	}
 }
 
 static enum err decode_all(struct comm *world, const unsigned char *all, const size_t *offsets, struct place *p)
@@ -61,6 +75,7 @@ static enum err decode_all(struct comm *world, const unsigned char *all, const s
 		p->facts[r].node = comm_node_of(world, r);
 		affinity_to_cores(&set, m, &p->facts[r]);
 	}
+	find_bound(p);
 	return ERR_OK;
 }
 

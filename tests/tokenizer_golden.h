@@ -40,7 +40,8 @@ static inline void show(const char *name, const char *what, const char *hex, con
 }
 
 /* Encodes one string and compares with `want`; 0 when it differs. */
-static inline int check_ids(const struct tokenizer *t, const char *name, const char *what, const char *hex, int flags, json_t *want)
+static inline int check_ids(const struct tokenizer *t, const char *name, const char *what, const char *hex, int flags,
+			    json_t *want)
 {
 	char room[4096];
 	struct tokens ids = { 0 };
@@ -139,7 +140,8 @@ static inline struct tokenizer *open_json_of(const char *dir)
 /* The bundled model, in the tree or where it comes from. */
 static inline const char *bundled(void)
 {
-	static const char *const places[] = { SOURCE_DIR "/configs/models/jargon-moe", SOURCE_DIR "/../shared/models/jargon-moe" };
+	static const char *const places[] = { SOURCE_DIR "/configs/models/jargon-moe",
+					      SOURCE_DIR "/../shared/models/jargon-moe" };
 	return file_is_directory(places[0]) ? places[0] : places[1];
 }
 

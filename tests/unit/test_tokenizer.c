@@ -32,7 +32,7 @@ TEST(the_bundled_model_reads_and_writes_as_transformers_does)
 		CU_ASSERT_TRUE(same_ids(&ids, json_object_get(item, "ids")));
 		json_t *greedy = json_object_get(item, "greedy"), *id;
 		json_array_foreach(greedy, k, id) {
-			if (tokenizer_is_control(t, (int32_t)json_integer_value(id)))   /* their text ends at the first one */
+			if (tokenizer_is_control(t, (int32_t)json_integer_value(id)))   /* the text ends there */
 				break;
 			CHECK_OK(detokenizer_put(&d, t, (int32_t)json_integer_value(id), &text));
 		}
@@ -47,8 +47,8 @@ TEST(the_bundled_model_reads_and_writes_as_transformers_does)
 
 TEST(hard_strings_give_the_ids_and_texts_of_the_tokenizers_library)
 {
-	static const char *const names[] = { "llama3", "qwen2", "smollm", "cased", "falcon", "behaviors", "llama2", "metaspace",
-					     "unknown", "fused" };
+	static const char *const names[] = { "llama3", "qwen2", "smollm", "cased", "falcon", "behaviors", "llama2",
+					     "metaspace", "unknown", "fused" };
 	struct tokenizer *plain = open_json_of(bundled());
 	check_golden(plain, plain, "jargon-moe");
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -161,8 +161,9 @@ static void check_encode(const struct tokenizer *t, const char *text, int flags,
 #define BAR "\xe2\x96\x81"
 
 static const struct tiny_token tiny[] = {
-	{ "<unk>", 0, 2 }, { "<s>", 0, 3 }, { "</s>", 0, 3 }, { BAR, -9, 1 }, { "a", -9, 1 }, { "b", -9, 1 }, { "ab", -1, 1 },
-	{ BAR "a", -2, 1 }, { BAR "ab", -3, 1 }, { "aa", -1, 1 }, { "<0xC3>", 0, 6 }, { "<0xA9>", 0, 6 }, { "[K]", 0, 4 },
+	{ "<unk>", 0, 2 }, { "<s>", 0, 3 }, { "</s>", 0, 3 }, { BAR, -9, 1 }, { "a", -9, 1 }, { "b", -9, 1 },
+	{ "ab", -1, 1 }, { BAR "a", -2, 1 }, { BAR "ab", -3, 1 }, { "aa", -1, 1 }, { "<0xC3>", 0, 6 }, { "<0xA9>", 0, 6 },
+	{ "[K]", 0, 4 },
 };
 enum { N_TINY = sizeof tiny / sizeof tiny[0] };
 
@@ -221,11 +222,14 @@ TEST(bad_gguf_vocabularies_are_refused_with_a_sentence)
 	struct gguf *g;
 	struct tokenizer *t;
 	struct tiny_token odd[N_TINY];
-	CHECK_ERR(open_tiny("bert", NULL, tiny, N_TINY, N_TINY, &g, &t), MODEL, "\"bert\" is not supported (known: gpt2, llama)");
+	CHECK_ERR(open_tiny("bert", NULL, tiny, N_TINY, N_TINY, &g, &t), MODEL,
+		  "\"bert\" is not supported (known: gpt2, llama)");
 	gguf_close(g);
-	CHECK_ERR(open_tiny("gpt2", "nonesuch", tiny, N_TINY, N_TINY, &g, &t), MODEL, "\"nonesuch\" is not known (known: default, gpt-2");
+	CHECK_ERR(open_tiny("gpt2", "nonesuch", tiny, N_TINY, N_TINY, &g, &t), MODEL,
+		  "\"nonesuch\" is not known (known: default, gpt-2");
 	gguf_close(g);
-	CHECK_ERR(open_tiny("llama", NULL, tiny, N_TINY, N_TINY - 1, &g, &t), MODEL, "has 12 entries, but there are 13 tokens");
+	CHECK_ERR(open_tiny("llama", NULL, tiny, N_TINY, N_TINY - 1, &g, &t), MODEL,
+		  "has 12 entries, but there are 13 tokens");
 	gguf_close(g);
 	memcpy(odd, tiny, sizeof odd);
 	odd[4].score = NAN;
@@ -235,55 +239,78 @@ TEST(bad_gguf_vocabularies_are_refused_with_a_sentence)
 	gguf_close(g);
 }
 
-#define MODEL_OF(rest) "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]" rest "}"
+/* JSON is written here with ' for ". The caller frees. */
+static char *quoted(const char *json)
+{
+	char *copy = strdup(json);
+	for (char *c = copy; *c; c++)
+		if (*c == '\'')
+			*c = '"';
+	return copy;
+}
+
+static enum err open_quoted(const char *json, struct tokenizer **out)
+{
+	char *copy = quoted(json);
+	enum err e = tokenizer_open_json("t.json", copy, strlen(copy), out);
+	free(copy);
+	return e;
+}
+
+#define BPE(vocab, merges) "{'model': {'type': 'BPE', 'vocab': " vocab ", 'merges': " merges "}}"
+#define MODEL_OF(rest) "'model': {'type': 'BPE', 'vocab': {'a': 0, 'b': 1, 'ab': 2}, 'merges': ['a b']" rest "}"
+
+#define SPLIT_OF(regex) "{" MODEL_OF("") ", 'pre_tokenizer': {'type': 'Split', 'pattern': {'Regex': '" regex "'}}}"
 
 TEST(bad_tokenizer_json_is_refused_with_a_sentence)
 {
 	static const struct { const char *json, *sentence; } cases[] = {
 		{ "{}", "has no \"model\"" },
 		{ "[1]", "has no \"model\"" },
-		{ "{\"model\": {\"type\": \"Unigram\", \"vocab\": []}}", "model is Unigram, but only BPE" },
-		{ "{\"model\": {\"type\": \"WordPiece\"}}", "model is WordPiece" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {}, \"merges\": []}}", "vocabulary is empty" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}}", "token id 0 is given twice" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}}", "token id -1 is out of range" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 99999999999}, \"merges\": []}}", "is out of range" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": \"0\"}, \"merges\": []}}", "id of token \"a\" is not an integer" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}}", "merge 0 must be" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"c\"]]}}", "right part that is not in the" },
-		{ "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}}", "makes a token that is not in the" },
-		{ "{" MODEL_OF(", \"end_of_word_suffix\": \"</w>\"") "}", "end_of_word_suffix" },
-		{ "{" MODEL_OF(", \"dropout\": 0.1") "}", "must not be random" },
-		{ "{" MODEL_OF(", \"unk_token\": \"?\"") "}", "unk_token \"?\" is not in the vocabulary" },
-		{ "{" MODEL_OF("") ", \"normalizer\": {\"type\": \"Precompiled\"}}", "normalizer \"Precompiled\" is not supported" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Magic\"}}", "pre_tokenizer \"Magic\" is not supported" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {}}", "pre_tokenizer has no \"type\"" },
-		{ "{" MODEL_OF("") ", \"post_processor\": {\"type\": \"BertProcessing\"}}", "\"BertProcessing\" is not supported" },
-		{ "{" MODEL_OF("") ", \"decoder\": {\"type\": \"CTC\"}}", "decoder \"CTC\" is not supported" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(\"}}}", "is wrong at byte 1" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\h\"}}}", "uses \\h" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[a&&b]\"}}}", "intersects sets" },
-		{ "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\C\"}}}", "is wrong at byte" },
-		{ "{" MODEL_OF("") ", \"added_tokens\": [{\"content\": \"x\"}]}", "\"id\" is missing" },
-		{ "{" MODEL_OF("") ", \"added_tokens\": [{\"content\": \"x\", \"id\": 1}]}", "token id 1 is given twice" },
-		{ "{" MODEL_OF("") ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}}", "has the text 0 times" },
-		{ "{" MODEL_OF("") ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
-		  "{\"id\": \"z\"}}, {\"Sequence\": {}}], \"special_tokens\": {\"z\": {\"ids\": [3]}}}}", "is not in the vocabulary" },
+		{ "{'model': {'type': 'Unigram', 'vocab': []}}", "model is Unigram, but only BPE" },
+		{ "{'model': {'type': 'WordPiece'}}", "model is WordPiece" },
+		{ BPE("{}", "[]"), "vocabulary is empty" },
+		{ BPE("{'a': 0, 'b': 0}", "[]"), "token id 0 is given twice" },
+		{ BPE("{'a': -1}", "[]"), "token id -1 is out of range" },
+		{ BPE("{'a': 99999999999}", "[]"), "is out of range" },
+		{ BPE("{'a': '0'}", "[]"), "id of token \"a\" is not an integer" },
+		{ BPE("{'a': 0}", "['a']"), "merge 0 must be" },
+		{ BPE("{'a': 0}", "[['a', 'c']]"), "right part that is not in the" },
+		{ BPE("{'a': 0}", "['a a']"), "makes a token that is not in the" },
+		{ "{" MODEL_OF(", 'end_of_word_suffix': '</w>'") "}", "end_of_word_suffix" },
+		{ "{" MODEL_OF(", 'dropout': 0.1") "}", "must not be random" },
+		{ "{" MODEL_OF(", 'unk_token': '?'") "}", "unk_token \"?\" is not in the vocabulary" },
+		{ "{" MODEL_OF("") ", 'normalizer': {'type': 'Precompiled'}}", "\"Precompiled\" is not supported" },
+		{ "{" MODEL_OF("") ", 'pre_tokenizer': {'type': 'Magic'}}", "pre_tokenizer \"Magic\" is not supported" },
+		{ "{" MODEL_OF("") ", 'pre_tokenizer': {}}", "pre_tokenizer has no \"type\"" },
+		{ "{" MODEL_OF("") ", 'post_processor': {'type': 'BertProcessing'}}",
+		  "\"BertProcessing\" is not supported" },
+		{ "{" MODEL_OF("") ", 'decoder': {'type': 'CTC'}}", "decoder \"CTC\" is not supported" },
+		{ SPLIT_OF("("), "is wrong at byte 1" },
+		{ SPLIT_OF("\\\\h"), "uses \\h" },
+		{ SPLIT_OF("[a&&b]"), "intersects sets" },
+		{ SPLIT_OF("\\\\C"), "is wrong at byte" },
+		{ "{" MODEL_OF("") ", 'added_tokens': [{'content': 'x'}]}", "\"id\" is missing" },
+		{ "{" MODEL_OF("") ", 'added_tokens': [{'content': 'x', 'id': 1}]}", "token id 1 is given twice" },
+		{ "{" MODEL_OF("") ", 'post_processor': {'type': 'TemplateProcessing', 'single': []}}",
+		  "has the text 0 times" },
+		{ "{" MODEL_OF("") ", 'post_processor': {'type': 'TemplateProcessing', 'single': [{'SpecialToken': "
+		  "{'id': 'z'}}, {'Sequence': {}}], 'special_tokens': {'z': {'ids': [3]}}}}", "is not in the vocabulary" },
 		{ "{", "t.json:1:1: not valid JSON" },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
 		struct tokenizer *t;
-		CHECK_ERR(tokenizer_open_json("t.json", cases[i].json, strlen(cases[i].json), &t), MODEL, cases[i].sentence);
+		CHECK_ERR(open_quoted(cases[i].json, &t), MODEL, cases[i].sentence);
 	}
 	CHECK_ERR(tokenizer_open_directory("/dev", &(struct tokenizer *){ NULL }), MODEL, "/dev: has no tokenizer.json");
 }
 
 TEST(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end)
 {
-	static const char grow[] = "{" MODEL_OF("") ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [";
-	static const char doubled[] = "{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aa\"}";
-	static const char slow[] = "{" MODEL_OF("") ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": "
-				   "{\"Regex\": \"(a*)*(a|aa)+[bc]\"}}}";
+	static const char grow[] = "{" MODEL_OF("") ", 'normalizer': {'type': 'Sequence', 'normalizers': [";
+	static const char doubled[] = "{'type': 'Replace', 'pattern': {'String': 'a'}, 'content': 'aa'}";
+	static const char slow[] = "{" MODEL_OF("") ", 'pre_tokenizer': {'type': 'Split', 'pattern': "
+				   "{'Regex': '(a*)*(a|aa)+[bc]'}}}";
 	struct bytes json = { 0 }, text = { 0 };
 	struct tokenizer *t;
 	struct tokens ids = { 0 };
@@ -291,12 +318,12 @@ TEST(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end)
 	for (int i = 0; i < 60; i++)
 		bytes_printf(&json, "%s%s", i ? "," : "", doubled);
 	bytes_printf(&json, "]}}");
-	CHECK_OK(tokenizer_open_json("t.json", bytes_text(&json), json.size, &t));
+	CHECK_OK(open_quoted(bytes_text(&json), &t));
 	CHECK_ERR(tokenizer_encode(t, "aaaa", 4, 0, &ids), MODEL, "a normaliser makes more than");
 	tokenizer_close(t);
 	for (int i = 0; i < 4000; i++)
 		bytes_put(&text, "a", 1);
-	CHECK_OK(tokenizer_open_json("t.json", slow, strlen(slow), &t));
+	CHECK_OK(open_quoted(slow, &t));
 	CHECK_ERR(tokenizer_encode(t, bytes_text(&text), text.size, 0, &ids), MODEL, "gave up at byte 0");
 	CU_ASSERT_EQUAL(ids.n, 0);
 	tokenizer_close(t);
@@ -325,7 +352,8 @@ static double seconds_to_encode(const struct tokenizer *t, const char *unit, siz
 /* What is quadratic takes many seconds here, what is not some hundredths (a few tenths with sanitizers). */
 TEST(long_runs_take_no_longer_than_other_text)
 {
-	static const char *const units[] = { "a", "ab", " ", "\n", " \n", "1", ".", "\xe2\x82\xac", "word ", "<|begin", "\t x" };
+	static const char *const units[] = { "a", "ab", " ", "\n", " \n", "1", ".", "\xe2\x82\xac", "word ",
+					     "<|begin", "\t x" };
 	static const char *const names[] = { "llama3", "qwen2", "falcon", "llama2", "metaspace" };
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
 		char dir[1024];
@@ -344,7 +372,8 @@ TEST(long_runs_take_no_longer_than_other_text)
 /* Every token of a text that falls into bytes: each part given out is whole characters (jansson refuses others). */
 TEST(incremental_text_never_splits_a_character)
 {
-	static const char text[] = "na\xc3\xafve \xf0\x9f\x98\xb6\xe2\x80\x8d\xf0\x9f\x8c\xab\xef\xb8\x8f \xe6\x88\x91 \xe2\x82";
+	static const char text[] = "na\xc3\xafve \xf0\x9f\x98\xb6\xe2\x80\x8d\xf0\x9f\x8c\xab\xef\xb8\x8f"
+				   " \xe6\x88\x91 \xe2\x82";
 	struct tokenizer *t = open_json_of(bundled());
 	struct bytes all = { 0 };
 	struct detokenizer d = { 0 };
@@ -356,13 +385,9 @@ TEST(incremental_text_never_splits_a_character)
 		if ((unsigned char)text[i] < 0x80) {
 			CHECK_OK(tokenizer_encode(t, one, 1, 0, &id));
 		} else {   /* a byte's own token, by its stand-in: 0xa1 to 0xac and 0xae to 0xff are themselves */
-			char stand_in[3] = { (char)(0xc0 | (unsigned char)text[i] >> 6), (char)(0x80 | ((unsigned char)text[i] & 0x3f)), 0 };
 			unsigned char b = (unsigned char)text[i];
-			if (b <= 0xa0) {   /* 0x7f to 0xa0 are U+0121 to U+0142 */
-				unsigned c = 0x121u + b - 0x7fu;
-				stand_in[0] = (char)(0xc0 | c >> 6);
-				stand_in[1] = (char)(0x80 | (c & 0x3f));
-			}
+			unsigned c = b <= 0xa0 ? 0x121u + b - 0x7fu : b;   /* 0x7f to 0xa0 are U+0121 to U+0142 */
+			char stand_in[3] = { (char)(0xc0 | c >> 6), (char)(0x80 | (c & 0x3f)), 0 };
 			CHECK_OK(tokens_push(&id, tokenizer_find(t, stand_in)));
 		}
 		CHECK_OK(detokenizer_put(&d, t, id.ids[0], &part));
@@ -409,7 +434,7 @@ TEST(every_allocation_may_fail)
 		CHECK_OK(file_read_all(path, 1 << 20, &json));
 		int64_t n = 0;
 		enum err e;
-		do {   /* a failure is recorded even where it may be borne (PCRE2's compiler); none recorded: all were passed */
+		do {   /* a failure is recorded even where it is borne (PCRE2's compiler): none recorded means none left */
 			err_clear();
 			mem_fail_at(++n);
 			e = open_and_use(&json);
@@ -422,42 +447,50 @@ TEST(every_allocation_may_fail)
 	}
 }
 
-/* Without a template, add_bos_token of tokenizer_config.json counts; with one it does not (transformers 5 drops the key when there
- * is a tokenizer.json). */
+static void write_quoted(const char *dir, const char *name, const char *json)
+{
+	char path[1024];
+	char *copy = quoted(json);
+	CHECK_OK(file_join(dir, name, path, sizeof path));
+	FILE *f = fopen(path, "w");
+	fputs(copy, f);
+	fclose(f);
+	free(copy);
+}
+
+/* Without a template, add_bos_token of tokenizer_config.json counts; with one it does not (transformers 5 drops the key when
+ * there is a tokenizer.json). */
 TEST(a_template_wins_over_add_bos_token)
 {
-	static const char config[] = "{\"add_bos_token\": true, \"bos_token\": {\"content\": \"b\"}, \"eos_token\": \"a\", \"add_eos_token\": true}";
+	static const char config[] = "{'add_bos_token': true, 'bos_token': {'content': 'b'}, 'eos_token': 'a', "
+				     "'add_eos_token': true}";
 	static const char bare[] = "{" MODEL_OF("") "}";
-	static const char with_template[] = "{" MODEL_OF("") ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
-		"[{\"SpecialToken\": {\"id\": \"z\"}}, {\"Sequence\": {\"id\": \"A\"}}], \"special_tokens\": {\"z\": {\"ids\": [2]}}}}";
+	static const char with_template[] = "{" MODEL_OF("") ", 'post_processor': {'type': 'TemplateProcessing', 'single': "
+		"[{'SpecialToken': {'id': 'z'}}, {'Sequence': {'id': 'A'}}], 'special_tokens': {'z': {'ids': [2]}}}}";
 	const char *const files[] = { bare, with_template };
 	for (int i = 0; i < 2; i++) {
 		char dir[] = "/tmp/shardrun-test-XXXXXX", path[1024];
 		struct tokenizer *t;
 		CU_ASSERT_PTR_NOT_NULL(mkdtemp(dir));
-		snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-		FILE *f = fopen(path, "w");
-		fputs(files[i], f);
-		fclose(f);
-		snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
-		f = fopen(path, "w");
-		fputs(config, f);
-		fclose(f);
+		write_quoted(dir, "tokenizer.json", files[i]);
+		write_quoted(dir, "tokenizer_config.json", config);
 		CHECK_OK(tokenizer_open_directory(dir, &t));
 		check_encode(t, "ab", TOKENIZE_ADD_SPECIAL, i ? IDS(2, 2) : IDS(1, 2, 0));
 		check_encode(t, "ab", 0, IDS(2));
 		tokenizer_close(t);
-		unlink(path);
-		snprintf(path, sizeof path, "%s/tokenizer.json", dir);
-		unlink(path);
+		for (int k = 0; k < 2; k++) {
+			CHECK_OK(file_join(dir, k ? "tokenizer.json" : "tokenizer_config.json", path, sizeof path));
+			unlink(path);
+		}
 		rmdir(dir);
 	}
 }
 
 TEST_MAIN("tokenizer", CASE(the_bundled_model_reads_and_writes_as_transformers_does),
-	  CASE(hard_strings_give_the_ids_and_texts_of_the_tokenizers_library), CASE(gguf_vocabularies_give_what_their_json_gives),
-	  CASE(sentencepiece_merges_the_best_score_first), CASE(a_token_that_is_part_of_a_character_is_never_found_in_a_text),
-	  CASE(bad_gguf_vocabularies_are_refused_with_a_sentence),
-	  CASE(bad_tokenizer_json_is_refused_with_a_sentence),
-	  CASE(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end), CASE(long_runs_take_no_longer_than_other_text),
-	  CASE(incremental_text_never_splits_a_character), CASE(every_allocation_may_fail), CASE(a_template_wins_over_add_bos_token))
+	  CASE(hard_strings_give_the_ids_and_texts_of_the_tokenizers_library),
+	  CASE(gguf_vocabularies_give_what_their_json_gives), CASE(sentencepiece_merges_the_best_score_first),
+	  CASE(a_token_that_is_part_of_a_character_is_never_found_in_a_text),
+	  CASE(bad_gguf_vocabularies_are_refused_with_a_sentence), CASE(bad_tokenizer_json_is_refused_with_a_sentence),
+	  CASE(a_hostile_file_cannot_make_a_text_grow_or_a_match_run_without_end),
+	  CASE(long_runs_take_no_longer_than_other_text), CASE(incremental_text_never_splits_a_character),
+	  CASE(every_allocation_may_fail), CASE(a_template_wins_over_add_bos_token))

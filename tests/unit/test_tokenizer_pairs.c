@@ -79,8 +79,8 @@ static void check_pairs(const char *dir, const char *name)
 
 TEST(every_pair_of_llama_cpp_holds)
 {
-	static const char *const names[] = { "gpt-2", "llama-bpe", "llama-spm", "qwen2", "phi-3", "deepseek-llm", "falcon", "command-r",
-					     "deepseek-coder", "mpt", "qwen35", "refact", "starcoder" };
+	static const char *const names[] = { "gpt-2", "llama-bpe", "llama-spm", "qwen2", "phi-3", "deepseek-llm", "falcon",
+					     "command-r", "deepseek-coder", "mpt", "qwen35", "refact", "starcoder" };
 	char dir[1024];
 	fetched("llama-vocabs", dir);
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)

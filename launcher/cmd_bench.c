@@ -1,0 +1,225 @@
+/* bench: how fast the model runs here, at several numbers of sequences, beside what the machine can do at best. */
+#include "launcher/commands.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "parallel/watch.h"
+#include "runtime/limits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 3, DEFAULT_PROMPT = 128, DEFAULT_NEW = 64 };
+
+struct row {
+	int64_t sequences, prompt_tokens, new_tokens;
+	double prefill[ROUNDS], decode[ROUNDS];   /* tokens/s, sorted */
+	double share;                             /* of the read bandwidth, in decode; 0: not known */
+};
+
+struct bench {
+	const struct options *o;
+	const struct recipe *recipe;
+	struct comm *world;
+	struct limits limits;                     /* of all ranks together */
+	int64_t prompt_tokens, new_tokens;
+	struct recipe_list counts;
+	struct row *rows;
+};
+
+static void phase(void *arg, const char *name)
+{
+	(void)arg;
+	watch_phase("%s", name);
+}
+
+/* Room for the largest number of sequences, dealt over the replicas. */
+static enum err prepare(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan)
+{
+	struct bench *b = arg;
+	int64_t most = 1, context = b->prompt_tokens + b->new_tokens;
+	(void)files;
+	for (int i = 0; i < b->counts.n; i++)
+		most = b->counts.items[i] > most ? b->counts.items[i] : most;
+	if (context > m->n_context)
+		return ERR(USAGE, "--prompt-tokens %lld and --new-tokens %lld are more than the model's context of %lld",
+			   (long long)b->prompt_tokens, (long long)b->new_tokens, (long long)m->n_context);
+	plan->sequences = most;
+	plan->context = context;
+	return ERR_OK;
+}
+
+/* Prompts of tokens that look like nothing in particular: speed does not depend on them, but for the experts they choose. */
+static void fill_prompt(int32_t *ids, int64_t n, int64_t n_vocab, uint32_t seed)
+{
+	for (int64_t i = 0; i < n; i++)
+		ids[i] = (int32_t)(sampler_random(1, seed, (uint64_t)i, 0) % (uint64_t)n_vocab);
+}
+
+/* One round: n sequences from prompt to end. The others of the world only step. */
+static enum err run_round(struct bench *b, struct session *s, int64_t n, double *prefill, double *decode)
+{
+	struct generation g = { 0 };
+	struct request *requests = NULL;
+	int32_t *ids = NULL;
+	enum err e = ERR_OK;
+	if (comm_rank(b->world) == 0) {
+		e = MEM_NEW((size_t)n, struct request, &requests);
+		if (!e)
+			e = MEM_NEW((size_t)(n * b->prompt_tokens), int32_t, &ids);
+		for (int64_t i = 0; !e && i < n; i++) {
+			fill_prompt(ids + i * b->prompt_tokens, b->prompt_tokens, s->model.n_vocab, (uint32_t)i);
+			requests[i] = (struct request){ .prompt = ids + i * b->prompt_tokens, .n_prompt = b->prompt_tokens,
+							.max_tokens = b->new_tokens };
+		}
+		g = (struct generation){ .requests = requests, .n_requests = n, .ignore_eos = 1 };
+	}
+	TRY_OR(free_all, e, comm_agree(b->world, e));
+	TRY_OR(free_all, e, session_generate(s, &g));
+	*prefill = g.prefill_s > 0 ? (double)g.prefill_tokens / g.prefill_s : 0;
+	*decode = g.decode_s > 0 ? (double)g.decode_tokens / g.decode_s : 0;
+free_all:
+	answers_free(g.answers, g.n_requests);
+	mem_free(requests);
+	mem_free(ids);
+	return e;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Bytes of weights that a step with one token of each of n sequences reads, over all ranks of a replica. */
+static double bytes_per_step(const struct session *s, double n)
+{
+	double bytes = 0, unused = 1;
+	for (double i = 0; s->model.n_expert && i < n; i++)
+		unused *= 1 - (double)s->model.n_expert_used / (double)s->model.n_expert;
+	for (int64_t i = 0; i < weights_count(s->files); i++) {
+		const struct tensor_info *t = weights_at(s->files, i);
+		int is_embedding = strstr(t->name, "embed_tokens") || strstr(t->name, "token_embd");
+		int is_expert = strstr(t->name, "experts.") || strstr(t->name, "_exps.");
+		if (is_embedding && !s->model.tied_embeddings)
+			continue;
+		bytes += (double)t->bytes * (is_expert ? 1 - unused : 1);
+	}
+	return bytes;
+}
+
+static enum err run_row(struct bench *b, struct session *s, struct row *row)
+{
+	int replicas = s->plan.layout.dp;
+	for (int round = -1; round < ROUNDS; round++) {   /* the first one only warms up */
+		double prefill, decode;
+		TRY(run_round(b, s, row->sequences, &prefill, &decode));
+		row->prefill[round < 0 ? 0 : round] = prefill;
+		row->decode[round < 0 ? 0 : round] = decode;
+	}
+	qsort(row->prefill, ROUNDS, sizeof(double), by_value);
+	qsort(row->decode, ROUNDS, sizeof(double), by_value);
+	double per_replica = (double)row->sequences / replicas;
+	double steps = row->decode[ROUNDS / 2] / (double)row->sequences;
+	double gbps = steps * bytes_per_step(s, per_replica < 1 ? 1 : per_replica) * (per_replica < 1 ? 1 : replicas) / 1e9;
+	row->share = b->limits.read_gbps > 0 ? gbps / b->limits.read_gbps : 0;
+	return ERR_OK;
+}
+
+static enum err measure_limits(struct bench *b, struct session *s)
+{
+	/* whole 1e-6 GB/s, as integers can be summed over ranks */
+	uint64_t sums[2];
+	struct limits mine;
+	TRY(comm_barrier(b->world));
+	enum err e = limits_measure(s->pool, s->kernels, &mine);
+	TRY(comm_agree(b->world, e));
+	sums[0] = (uint64_t)(mine.read_gbps * 1e6), sums[1] = (uint64_t)(mine.f32_gops * 1e6);
+	TRY(comm_allreduce(b->world, sums, 2, COMM_U64, COMM_SUM));
+	b->limits = (struct limits){ (double)sums[0] / 1e6, (double)sums[1] / 1e6 };
+	return ERR_OK;
+}
+
+static enum err print_json(const struct bench *b, const struct session *s)
+{
+	json_t *rows = json_array();
+	for (int i = 0; i < b->counts.n; i++) {
+		const struct row *r = &b->rows[i];
+		json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:f,s:f,s:f,s:[f,f],s:[f,f]}", "sequences", (json_int_t)r->sequences,
+				"prompt_tokens", (json_int_t)r->prompt_tokens, "new_tokens", (json_int_t)r->new_tokens,
+				"prefill_tokens_per_s", r->prefill[ROUNDS / 2], "decode_tokens_per_s", r->decode[ROUNDS / 2],
+				"share_of_read_bandwidth", r->share, "prefill_spread", r->prefill[0], r->prefill[ROUNDS - 1],
+				"decode_spread", r->decode[0], r->decode[ROUNDS - 1]));
+	}
+	json_t *object = json_pack("{s:s,s:s,s:{s:f,s:f},s:{s:i,s:i,s:i,s:i,s:i},s:o}", "cpu",
+			s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, "kernels", s->kernels->name, "limits",
+			"read_gbps", b->limits.read_gbps, "f32_gops", b->limits.f32_gops, "layout", "ranks", s->plan.n_ranks, "tp",
+			s->plan.layout.tp, "pp", s->plan.layout.pp, "ep", s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
+	if (!object)
+		return ERR(MEMORY, "no memory for the JSON report");
+	return report_print_json(object);
+}
+
+static enum err print_text(const struct bench *b, const struct session *s)
+{
+	struct bytes text = { 0 };
+	bytes_printf(&text, "%s; kernels %s; %d rank%s of %d thread%s; reads %.1f GB/s, f32 products %.0f G op/s\n",
+		     s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, s->kernels->name, s->plan.n_ranks,
+		     s->plan.n_ranks == 1 ? "" : "s", pool_threads(s->pool), pool_threads(s->pool) == 1 ? "" : "s",
+		     b->limits.read_gbps, b->limits.f32_gops);
+	bytes_printf(&text, "%9s %7s %5s  %18s %17s  %18s %17s  %s\n", "sequences", "prompt", "new", "prefill tokens/s", "(spread)",
+		     "decode tokens/s", "(spread)", "of read bandwidth");
+	for (int i = 0; i < b->counts.n; i++) {
+		const struct row *r = &b->rows[i];
+		char prefill[40], decode[40];
+		snprintf(prefill, sizeof prefill, "(%.1f-%.1f)", r->prefill[0], r->prefill[ROUNDS - 1]);
+		snprintf(decode, sizeof decode, "(%.1f-%.1f)", r->decode[0], r->decode[ROUNDS - 1]);
+		bytes_printf(&text, "%9lld %7lld %5lld  %18.1f %17s  %18.1f %17s  %.0f %%\n", (long long)r->sequences,
+			     (long long)r->prompt_tokens, (long long)r->new_tokens, r->prefill[ROUNDS / 2], prefill,
+			     r->decode[ROUNDS / 2], decode, 100 * r->share);
+	}
+	enum err e = text.error ? text.error : print_out(bytes_text(&text), text.size);
+	bytes_free(&text);
+	return e;
+}
+
+static enum err run_all(struct bench *b, struct session *s)
+{
+	enum err e = MEM_NEW((size_t)b->counts.n, struct row, &b->rows);
+	TRY_OR(free_rows, e, comm_agree(b->world, e));
+	TRY_OR(free_rows, e, measure_limits(b, s));
+	watch_phase("bench");
+	for (int i = 0; i < b->counts.n; i++) {
+		b->rows[i] = (struct row){ .sequences = b->counts.items[i], .prompt_tokens = b->prompt_tokens,
+					   .new_tokens = b->new_tokens };
+		TRY_OR(free_rows, e, run_row(b, s, &b->rows[i]));
+	}
+	if (comm_rank(b->world) == 0)
+		e = b->o->json ? print_json(b, s) : print_text(b, s);
+	e = comm_agree(b->world, e);
+free_rows:
+	mem_free(b->rows);
+	return e;
+}
+
+static enum err body(struct comm *world, void *arg)
+{
+	const struct options *o = arg;
+	struct bench b = { .o = o, .world = world, .prompt_tokens = o->prompt_tokens ? o->prompt_tokens : DEFAULT_PROMPT,
+			   .new_tokens = o->new_tokens ? o->new_tokens : DEFAULT_NEW,
+			   .counts = o->sequences.n ? o->sequences : (struct recipe_list){ .n = 3, .items = { 1, 8, 32 } } };
+	struct job_session js;
+	TRY(job_recipe(world, o, &js.recipe));
+	b.recipe = js.recipe;
+	job_wish(js.recipe, &js.wish);
+	js.wish.phase = phase;
+	js.wish.prepare = prepare;
+	js.wish.arg = &b;
+	enum err e = job_session_open(world, o, &js);
+	if (!e)
+		e = run_all(&b, js.session);
+	return job_session_close(&js, e);
+}
+
+enum err command_bench(const struct options *o) { return job_run(body, (void *)(uintptr_t)o); }
