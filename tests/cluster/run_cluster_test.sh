@@ -38,6 +38,8 @@ said=$("$CLUSTER" up "$nodes" "$cpus" 2>&1 9>&-) || {
 }
 eval "$("$CLUSTER" env)"
 srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no pmix plugin"
+# See docs/COLLECTIVES.md, "Starting under srun".
+export SLURM_PMIX_FENCE=${SLURM_PMIX_FENCE:-ring}
 timeout --kill-after=10 "$seconds" "$@" 9>&-
 status=$?
 [ $status = 124 ] && echo "$1: not finished after $seconds s"
