@@ -57,6 +57,19 @@ static inline __m512i four_activations(const int8_t *x)
 	return _mm512_set1_epi32(four);
 }
 
+/* See packed_impl.h: the conversion rounds x * 2^32, which is exact, to nearest even. */
+#define PART_FIXED
+static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
+{
+	__m512 x = _mm512_mul_ps(_mm512_loadu_ps(v), _mm512_set1_ps(gate));
+	__mmask16 fits = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p24f), _CMP_LT_OQ);
+	x = _mm512_maskz_mul_ps(fits, x, _mm512_set1_ps(0x1p32f));
+	__m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(x)), high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(x, 1));
+	_mm512_storeu_si512(total, _mm512_add_epi64(_mm512_loadu_si512(total), low));
+	_mm512_storeu_si512(total + 8, _mm512_add_epi64(_mm512_loadu_si512(total + 8), high));
+	return __builtin_popcount(~(unsigned)fits & ((1u << n_rows) - 1));
+}
+
 #ifdef __AVX512VNNI__
 typedef __m512i int_sums;
 

@@ -115,6 +115,7 @@ INLINE part part_of_int8(const unsigned char *from)
 enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(float),   /* codes, scale, minimum or second */
        WIDE_TOKENS = 2 * PACKED_TILE_TOKENS + 1,  /* from here on spreading a panel pays */
        TILE_SIZES = PACKED_TILE_TOKENS + 1,
+       RUNS_AT_ONCE = 8,               /* of a fixed-point sum, in one call of a tile */
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
        CHUNK_MIN_TOKENS = 32 };
 
@@ -213,40 +214,49 @@ INLINE int32_t start_of(enum wtype type, int half, const struct act_block *x)
 
 struct panel_view { const unsigned char *codes, *heads; };
 
-/* out[t][r] = the product over blocks [from, to). All arguments before `panel` are constants at every call. */
-INLINE void packed_sums(enum wtype type, int wide, int n_tokens, struct panel_view panel, int64_t from, int64_t to,
-			const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
+/* One run of blocks [from, to): out[t][r]. All arguments before `panel` are constants at every call. */
+INLINE void packed_run(enum wtype type, int wide, int n_tokens, int p, struct panel_view panel, int64_t from, int64_t to,
+		       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
 {
 	const int bits = pack_bits(type), n_halves = type == WTYPE_Q6_K ? 2 : 1, n_groups = PACK_GROUPS / n_halves;
 	const int64_t stride = wide ? WIDE_BLOCK_BYTES : bits * PLANE_BYTES;
-	for (int p = 0; p < PARTS; p++) {
-		part acc[PACKED_TILE_TOKENS];
-		for (int t = 0; t < n_tokens; t++)
-			acc[t] = part_zero();
-		for (int64_t b = from; b < to; b++) {
-			const unsigned char *at = panel.codes + b * stride;
-			const struct act_block *xs = x + b;
-			part scale, second;
-			block_head(type, wide, p, at, panel.heads, b, &scale, &second);
-			for (int half = 0; half < n_halves; half++) {
-				int_sums s[PACKED_TILE_TOKENS];
+	part acc[PACKED_TILE_TOKENS];
+	for (int t = 0; t < n_tokens; t++)
+		acc[t] = part_zero();
+	for (int64_t b = from; b < to; b++) {
+		const unsigned char *at = panel.codes + b * stride;
+		const struct act_block *xs = x + b;
+		part scale, second;
+		block_head(type, wide, p, at, panel.heads, b, &scale, &second);
+		for (int half = 0; half < n_halves; half++) {
+			int_sums s[PACKED_TILE_TOKENS];
+			for (int t = 0; t < n_tokens; t++)
+				s[t] = sums_start(bits, start_of(type, half, xs + t * ldx));
+			for (int i = 0; i < n_groups; i++) {
+				int g = half * n_groups + i;
+				codes c = group_codes(bits, wide, p, g, at);
 				for (int t = 0; t < n_tokens; t++)
-					s[t] = sums_start(bits, start_of(type, half, xs + t * ldx));
-				for (int i = 0; i < n_groups; i++) {
-					int g = half * n_groups + i;
-					codes c = group_codes(bits, wide, p, g, at);
-					for (int t = 0; t < n_tokens; t++)
-						s[t] = sums_add(bits, i + 1, s[t], c, xs[t * ldx].q + 4 * g);
-				}
-				for (int t = 0; t < n_tokens; t++)
-					acc[t] = part_fma(part_of_sums(bits, s[t]),
-							  part_mul(half ? second : scale, part_set1(xs[t * ldx].d)), acc[t]);
+					s[t] = sums_add(bits, i + 1, s[t], c, xs[t * ldx].q + 4 * g);
 			}
-			for (int t = 0; t < n_tokens && pack_has_minimum(type); t++)
-				acc[t] = part_fma(second, part_set1(xs[t * ldx].ds), acc[t]);
+			for (int t = 0; t < n_tokens; t++)
+				acc[t] = part_fma(part_of_sums(bits, s[t]),
+						  part_mul(half ? second : scale, part_set1(xs[t * ldx].d)), acc[t]);
 		}
-		for (int t = 0; t < n_tokens; t++)
-			part_store(out[t] + p * PART_LANES, acc[t]);
+		for (int t = 0; t < n_tokens && pack_has_minimum(type); t++)
+			acc[t] = part_fma(second, part_set1(xs[t * ldx].ds), acc[t]);
+	}
+	for (int t = 0; t < n_tokens; t++)
+		part_store(out[t] + p * PART_LANES, acc[t]);
+}
+
+/* The runs of [from, to), each of `run` blocks but for the last: out[i * n_tokens + t][r] of run i. */
+INLINE void packed_runs(enum wtype type, int wide, int n_tokens, struct panel_view panel, int64_t from, int64_t to, int64_t run,
+			const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
+{
+	for (int p = 0; p < PARTS; p++) {
+		float (*to_run)[PANEL_ROWS] = out;
+		for (int64_t b = from; b < to; b += run, to_run += n_tokens)
+			packed_run(type, wide, n_tokens, p, panel, b, to - b < run ? to : b + run, x, ldx, to_run);
 	}
 }
 
@@ -267,18 +277,18 @@ INLINE void spread(enum wtype type, struct panel_view panel, int64_t n_blocks, u
 		}
 }
 
-typedef void packed_tile(struct panel_view panel, int64_t from, int64_t to, const struct act_block *x, int64_t ldx,
+typedef void packed_tile(struct panel_view panel, int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx,
 			 float (*out)[PANEL_ROWS]);
 struct packed_kind {
 	packed_tile *tile[2][TILE_SIZES];      /* [spread panel?][tokens] */
 	void (*spread)(struct panel_view panel, int64_t n_blocks, unsigned char *to);
 };
 
-#define PACKED_TILE(type, wide, n)                                                                                           \
-	static void tile_##type##_##wide##_##n(struct panel_view panel, int64_t from, int64_t to, const struct act_block *x, \
-					       int64_t ldx, float (*out)[PANEL_ROWS])                                        \
-	{                                                                                                                    \
-		packed_sums(WTYPE_##type, wide, n, panel, from, to, x, ldx, out);                                            \
+#define PACKED_TILE(type, wide, n)                                                                                            \
+	static void tile_##type##_##wide##_##n(struct panel_view panel, int64_t from, int64_t to, int64_t run,                \
+					       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])              \
+	{                                                                                                                     \
+		packed_runs(WTYPE_##type, wide, n, panel, from, to, run, x, ldx, out);                                        \
 	}
 #if PACKED_TILE_TOKENS == 8
 #define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 0, 2) X(type, 0, 3) X(type, 0, 4) X(type, 0, 5) X(type, 0, 6) \
@@ -344,7 +354,8 @@ static void packed_panel(const struct packed_work *work, int n_rows, const float
 	float out[PACKED_TILE_TOKENS][PANEL_ROWS];
 	for (int64_t b = 0; b < work->n;) {
 		int64_t n_tokens = tile_tokens(work->n - b);
-		work->kind->tile[work->wide][n_tokens](work->panel, 0, n_blocks, work->x + b * work->ldx, work->ldx, out);
+		work->kind->tile[work->wide][n_tokens](work->panel, 0, n_blocks, n_blocks, work->x + b * work->ldx, work->ldx,
+							    out);
 		for (int64_t t = 0; t < n_tokens; t++, b++)
 			for (int i = 0; i < n_rows; i++)
 				y[b * ldy + i] = bias ? out[t][i] + bias[i] : out[t][i];
@@ -363,29 +374,39 @@ static void packed_matmul(const struct weight *w, int64_t begin, int64_t end, co
 		}
 }
 
-/* acc and bad of the panel's first row and the work's first token. */
+#ifndef PART_FIXED
+/* total[i] += fixed(v[i] * gate) for the 16 rows of a panel; returns how many of the first n_rows do not fit. */
+INLINE int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
+{
+	float gated[PANEL_ROWS];
+	int64_t misfits[PANEL_ROWS] = { 0 }, n = 0;
+	for (int i = 0; i < PANEL_ROWS; i++)
+		gated[i] = v[i] * gate;
+	add_run(gated, PANEL_ROWS, total, misfits);
+	for (int i = 0; i < n_rows; i++)
+		n += misfits[i];
+	return n;
+}
+#endif
+
+/* acc and bad of the panel's first row and the work's first token. A gate of 1 changes nothing. */
 static void packed_panel_fixed(const struct packed_work *work, int n_rows, int64_t run, const float *gate, int64_t *acc,
 			       int64_t lda, int64_t *bad, int64_t n_blocks)
 {
-	float out[PACKED_TILE_TOKENS][PANEL_ROWS];
-	int64_t total[PACKED_TILE_TOKENS * PANEL_ROWS], misfits[PACKED_TILE_TOKENS * PANEL_ROWS];
+	float out[RUNS_AT_ONCE * PACKED_TILE_TOKENS][PANEL_ROWS];
 	for (int64_t b = 0; b < work->n;) {
-		int64_t n_tokens = tile_tokens(work->n - b);
-		memset(total, 0, sizeof total);
-		memset(misfits, 0, sizeof misfits);
-		for (int64_t k = 0; k < n_blocks; k += run) {
-			int64_t end = n_blocks - k < run ? n_blocks : k + run;
-			work->kind->tile[work->wide][n_tokens](work->panel, k, end, work->x + b * work->ldx, work->ldx, out);
-			for (int64_t t = 0; gate && t < n_tokens; t++)
-				for (int i = 0; i < PANEL_ROWS; i++)
-					out[t][i] *= gate[b + t];
-			add_run(out[0], n_tokens * PANEL_ROWS, total, misfits);
+		int64_t n_tokens = tile_tokens(work->n - b), total[PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } };
+		for (int64_t k = 0; k < n_blocks; k += RUNS_AT_ONCE * run) {
+			int64_t end = n_blocks - k < RUNS_AT_ONCE * run ? n_blocks : k + RUNS_AT_ONCE * run;
+			int64_t n_runs = (end - k + run - 1) / run;
+			work->kind->tile[work->wide][n_tokens](work->panel, k, end, run, work->x + b * work->ldx, work->ldx, out);
+			for (int64_t t = 0; t < n_tokens; t++)
+				for (int64_t i = 0; i < n_runs; i++)
+					bad[b + t] += panel_fixed(out[i * n_tokens + t], gate ? gate[b + t] : 1.0f, n_rows, total[t]);
 		}
 		for (int64_t t = 0; t < n_tokens; t++, b++)
-			for (int i = 0; i < n_rows; i++) {
-				acc[b * lda + i] = (int64_t)((uint64_t)acc[b * lda + i] + (uint64_t)total[t * PANEL_ROWS + i]);
-				bad[b] += misfits[t * PANEL_ROWS + i];
-			}
+			for (int i = 0; i < n_rows; i++)
+				acc[b * lda + i] = (int64_t)((uint64_t)acc[b * lda + i] + (uint64_t)total[t][i]);
 	}
 }
 
