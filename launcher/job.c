@@ -78,7 +78,7 @@ enum err job_can_run(const struct recipe *r)
 {
 	static const struct { const char *key, *words[3]; } can[] = {
 		{ "model.dtype", { "auto" } },         { "runtime.backend", { "auto", "cpu" } },
-		{ "runtime.activations", { "auto", "f32" } }, { "runtime.speculate", { "off" } },
+		{ "runtime.activations", { "auto", "int8", "f32" } }, { "runtime.speculate", { "off" } },
 	};
 	for (size_t i = 0; i < sizeof can / sizeof *can; i++) {
 		const char *word = recipe_word(r, can[i].key);
@@ -125,6 +125,7 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 	w->plan.sequences = r->runtime.sequences;
 	w->plan.context = r->runtime.context;
 	w->plan.kv_bytes = r->runtime.kv_bytes;
+	w->plan.arithmetic = strcmp(recipe_word(r, "runtime.activations"), "f32") ? ARITHMETIC_DEFAULT : ARITHMETIC_F32;
 	w->plan.kv_type = KV_F32;
 	for (int i = 0; i < KV_TYPE_COUNT; i++)
 		if (!strcmp(kv_type_names[i], recipe_word(r, "runtime.kv_type")))

@@ -83,7 +83,7 @@ static enum err load(struct session *s, const struct session_wish *wish)
 	struct loading l = { wish, model_shard_bytes(&s->model, s->files, &me->shard) };
 	s->expected_read_bytes = l.total;
 	TRY(make_pool(s, wish));
-	TRY(rank_weights_load(&s->model, s->files, &me->shard, s->pool, loading, &l, &weights));
+	TRY(rank_weights_load(&s->model, s->files, &me->shard, wish->plan.arithmetic, s->pool, loading, &l, &weights));
 	s->read_bytes = weights->read_bytes;
 	enum err e = stage_create(&s->model, s->grid, s->kernels, s->pool, weights, &s->plan.limits, &s->stage);
 	if (e)

@@ -21,6 +21,7 @@ struct bits_run {
 	int threads;
 	int64_t step_tokens, sequences, new_tokens;
 	enum kv_type kv_type;
+	enum arithmetic arithmetic;
 	const char *isa;
 	int tp_across_nodes;
 	const struct bits_prompt *prompts;
@@ -91,6 +92,7 @@ static inline enum err bits_body(struct comm *world, void *arg)
 	wish.plan.sequences = b->sequences ? b->sequences : 4;
 	wish.plan.context = 256;
 	wish.plan.kv_type = b->kv_type;
+	wish.plan.arithmetic = b->arithmetic;
 	snprintf(spec, sizeof spec, "%d x pack:1 core:32 pu:1", b->nodes ? b->nodes : 1);
 	TRY(cluster_read(spec, &c));
 	enum err e = place_invent(&c, b->ranks, 0, &place);
