@@ -8,7 +8,8 @@ static int product_or_zero(const struct layout *l)
 	return l->tp && l->pp && l->dp ? l->tp * l->pp * l->dp : 0;
 }
 
-/* How many ranks: what the layout says, else what launch says, else one for each accelerator or NUMA node. */
+/* How many ranks: what the layout says, else what launch says, else one for each accelerator or NUMA node, in whole
+ * multiples of the axes that are given. */
 static int count_ranks(const struct recipe *r, const struct layout *l, const struct cluster *c)
 {
 	int n = product_or_zero(l);
@@ -18,7 +19,8 @@ static int count_ranks(const struct recipe *r, const struct layout *l, const str
 		return (int)r->launch.ranks_per_node * (r->launch.nodes ? (int)r->launch.nodes : c->n_nodes);
 	for (int i = 0; i < c->n_nodes; i++)
 		n += c->nodes[i].n_devices ? c->nodes[i].n_devices : c->nodes[i].n_numa;
-	return n;
+	int given = (l->tp ? l->tp : 1) * (l->pp ? l->pp : 1) * (l->dp ? l->dp : 1);
+	return n < given ? given : n / given * given;
 }
 
 static enum err print_plan(const struct options *o, const struct plan *p, const struct model *m, const struct cluster *c)

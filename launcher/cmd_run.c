@@ -69,18 +69,20 @@ static enum err read_prompts(struct run *run, struct weights *files, const struc
 static enum err prepare(void *arg, struct weights *files, const struct model *m, struct plan_wish *plan)
 {
 	struct run *run = arg;
-	int64_t need[2] = { 0, 0 };   /* sequences, pages */
+	int64_t need[3] = { 0 };   /* sequences, pages, tokens whose logits are written */
 	int root = comm_rank(run->world) == 0;
 	TRY(comm_agree(run->world, root ? read_prompts(run, files, m) : ERR_OK));
 	for (int64_t i = 0; root && i < run->prompts->n; i++) {
 		const struct request *r = &run->prompts->requests[i];
 		need[0]++;
 		need[1] += (r->n_prompt + r->max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+		need[2] += r->all_logits ? r->n_prompt : 0;
 	}
 	TRY(comm_bcast(run->world, need, sizeof need, 0));
 	if (plan->sequences > need[0])
 		plan->sequences = need[0];
 	plan->useful_pages = need[1];
+	plan->logits_tokens = need[2];
 	return ERR_OK;
 }
 

@@ -129,26 +129,43 @@ void prompts_destroy(struct prompts *p)
 	mem_free(p);
 }
 
-/* Where the first stop string begins, or -1. */
-static int64_t find_stop(const struct prompts *p, const struct bytes *text)
+/* Where the first stop string begins at or after `from`, or -1. */
+static int64_t find_stop(const struct prompts *p, const struct bytes *text, size_t from)
 {
-	int64_t first = -1;
-	for (int i = 0; i < p->recipe->generation.stop.n; i++) {
-		const char *at = strstr(bytes_text(text), p->recipe->generation.stop.items[i]);
-		if (at && (first < 0 || at - bytes_text(text) < first))
-			first = at - bytes_text(text);
-	}
-	return first;
+	const struct recipe_strings *stop = &p->recipe->generation.stop;
+	for (size_t at = from; at < text->size; at++)
+		for (int i = 0; i < stop->n; i++) {
+			size_t n = strlen(stop->items[i]);
+			if (n <= text->size - at && !memcmp(text->data + at, stop->items[i], n))
+				return (int64_t)at;
+		}
+	return -1;
 }
 
-/* Bytes at the end that could be the beginning of a stop string. */
-static int64_t held_back(const struct prompts *p)
+/* Bytes at the end that are the beginning of a stop string. Both are whole characters, so none is cut here. */
+static size_t held_back(const struct prompts *p, const struct bytes *text)
 {
-	size_t longest = 1;
+	const struct recipe_strings *stop = &p->recipe->generation.stop;
+	size_t most = 0;
+	for (int i = 0; i < stop->n; i++) {
+		size_t n = strlen(stop->items[i]) - 1;
+		if (n > text->size)
+			n = text->size;
+		while (n > most && memcmp(text->data + text->size - n, stop->items[i], n))
+			n--;
+		if (n > most)
+			most = n;
+	}
+	return most;
+}
+
+static size_t longest_stop(const struct prompts *p)
+{
+	size_t longest = 0;
 	for (int i = 0; i < p->recipe->generation.stop.n; i++)
 		if (strlen(p->recipe->generation.stop.items[i]) > longest)
 			longest = strlen(p->recipe->generation.stop.items[i]);
-	return (int64_t)longest - 1;
+	return longest;
 }
 
 /* Shows the current prompt's new text; goes on to the next when it has ended. */
@@ -156,7 +173,7 @@ static enum err show(struct prompts *p)
 {
 	while (!p->quiet && p->current < p->n) {
 		int64_t i = p->current, size = (int64_t)p->answers[i].size;
-		int64_t until = p->ended[i] ? size : size - held_back(p);
+		int64_t until = p->ended[i] ? size : size - (int64_t)held_back(p, &p->answers[i]);
 		if (p->shown[i] == 0 && p->texts[i]) {
 			TRY(print_out(p->texts[i], strlen(p->texts[i])));
 			mem_free(p->texts[i]);
@@ -178,22 +195,21 @@ int prompts_token(void *prompts, int64_t request, const struct answer *a, int32_
 {
 	struct prompts *p = prompts;
 	struct bytes *text = &p->answers[request];
-	int stop = 0;
+	size_t longest = longest_stop(p), from = text->size > longest ? text->size - longest : 0;
 	if (a->finish != FINISH_STOP)
 		detokenizer_put(&p->detokenizers[request], p->tokenizer, token, text);
-	int64_t at = find_stop(p, text);
-	if (at >= 0) {
-		text->size = (size_t)at;
-		text->data[at] = '\0';
-		stop = 1;
-	}
-	if (stop || a->finish == FINISH_STOP || a->n_tokens >= p->requests[request].max_tokens) {
+	int64_t stop = find_stop(p, text, from);
+	if (stop >= 0) {
+		text->size = (size_t)stop;
+		text->data[stop] = '\0';
+		p->ended[request] = 1;
+	} else if (a->finish != FINISH_NOT_YET) {
 		detokenizer_end(&p->detokenizers[request], text);
 		p->ended[request] = 1;
 	}
 	if (!p->unread && show(p))
 		p->unread = 1;
-	return stop || p->unread;
+	return stop >= 0 || p->unread;
 }
 
 enum err prompts_end(struct prompts *p)

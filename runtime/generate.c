@@ -21,16 +21,16 @@ struct loop {
 
 static int is_head(const struct loop *l) { return comm_rank(l->s->world) == 0; }
 
-static enum err create_loop(struct loop *l)
+static enum err create_loop(struct loop *l, int wants_logits)
 {
 	const struct plan *p = &l->s->plan;
-	int64_t slices = p->limits.sequences * p->layout.dp, tokens = p->limits.step_tokens * p->layout.dp;
-	int64_t pages = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS * slices;
 	struct schedule_limits limits = { .n_replicas = p->layout.dp, .n_pages = p->limits.n_pages,
 					  .step_tokens = p->limits.step_tokens, .sequences = p->limits.sequences,
 					  .context = p->context };
-	TRY(step_create(slices, tokens, pages, &l->step));
+	TRY(step_create(p->step.slices, p->step.tokens, p->step.pages, &l->step));
 	TRY(MEM_NEW((size_t)p->limits.sequences, struct step_result, &l->results));
+	if (wants_logits && l->s->stage->shard.last_stage && l->s->grid->me.tp == 0)
+		TRY(MEM_NEW((size_t)(p->limits.step_tokens * l->s->model.n_vocab), float, &l->stage_logits));
 	if (!is_head(l))
 		return ERR_OK;
 	TRY(MEM_NEW((size_t)p->limits.sequences, struct step_result, &l->incoming));
@@ -74,7 +74,7 @@ static void take(struct loop *l, const struct step_result *r)
 {
 	struct generation *g = l->g;
 	struct answer *a = &g->answers[r->sequence];
-	int more = 1;
+	int more = schedule_room(l->schedule, r->sequence) > 1;
 	if (r->error) {
 		a->finish = FINISH_ERROR;
 		schedule_token(l->schedule, r->sequence, 0, 0);
@@ -82,12 +82,12 @@ static void take(struct loop *l, const struct step_result *r)
 	}
 	a->tokens[a->n_tokens++] = r->token;
 	a->digest += r->digest;
-	a->finish = FINISH_LENGTH;
+	a->finish = more ? FINISH_NOT_YET : FINISH_LENGTH;
 	if (!g->ignore_eos && is_eos(&l->s->model, r->token)) {
 		a->finish = FINISH_STOP;
 		more = 0;
 	}
-	if (g->token && g->token(g->arg, r->sequence, a, r->token) && more) {
+	if (g->token && g->token(g->arg, r->sequence, a, r->token)) {
 		a->finish = FINISH_STOP;
 		more = 0;
 	}
@@ -161,14 +161,13 @@ static enum err return_logits(struct loop *l)
 	return ERR_OK;
 }
 
-static enum err room_for_logits(struct loop *l)
+/* Whether any request wants logits: the head knows, and the last stages make room. */
+static enum err ask_for_logits(const struct loop *l, int32_t *wanted)
 {
-	int want = 0;
-	for (int32_t i = 0; i < l->step->n_slices; i++)
-		want |= l->step->slices[i].flags & SLICE_ALL_LOGITS;
-	if (!want || l->stage_logits || !l->s->stage->shard.last_stage || l->s->grid->me.tp != 0)
-		return ERR_OK;
-	return MEM_NEW((size_t)(l->s->plan.limits.step_tokens * l->s->model.n_vocab), float, &l->stage_logits);
+	*wanted = 0;
+	for (int64_t i = 0; i < l->g->n_requests; i++)
+		*wanted |= l->g->requests[i].all_logits != 0;
+	return comm_bcast(l->s->world, wanted, sizeof *wanted, 0);
 }
 
 /* Counts a step's time for the report: a step with any prefill is prefill. */
@@ -203,7 +202,6 @@ static enum err run_loop(struct loop *l)
 		TRY(step_bcast(l->step, l->s->world, 0));
 		if (l->step->last)
 			break;
-		TRY(room_for_logits(l));
 		TRY(stage_step(l->s->stage, l->step, l->results, &n, l->stage_logits));
 		TRY(return_logits(l));
 		TRY(return_results(l, n));
@@ -218,7 +216,9 @@ static enum err run_loop(struct loop *l)
 enum err session_generate(struct session *s, struct generation *g)
 {
 	struct loop l = { .s = s, .g = g };
-	enum err e = comm_agree(s->world, create_loop(&l));
+	int32_t wants_logits;
+	TRY(ask_for_logits(&l, &wants_logits));
+	enum err e = comm_agree(s->world, create_loop(&l, wants_logits));
 	if (!e) {
 		e = run_loop(&l);
 		s->broken = e != ERR_OK;

@@ -51,6 +51,32 @@ static enum err size_kv(struct plan *p, const struct model *m, const struct plan
 	return ERR_OK;
 }
 
+/* A step holds at most all sequences of all replicas, and never more pages than there are. */
+static enum err size_step(struct plan *p)
+{
+	int64_t per_sequence = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS, pages = per_sequence * p->limits.sequences;
+	p->step.slices = p->limits.sequences * p->layout.dp;
+	p->step.tokens = p->limits.step_tokens * p->layout.dp;
+	p->step.pages = (pages < p->limits.n_pages ? pages : p->limits.n_pages) * p->layout.dp;
+	if (p->step.pages > INT32_MAX || p->step.tokens > INT32_MAX)
+		return ERR(FIT, "%" PRId64 " KV pages and %" PRId64 " tokens of %d replicas are more than fit in 31 bits; lower "
+				"runtime.context, runtime.sequences, runtime.step_tokens or parallel.dp", p->step.pages,
+			   p->step.tokens, p->layout.dp);
+	return ERR_OK;
+}
+
+/* What session_generate keeps beside the stage's buffers. */
+static uint64_t loop_bytes(const struct plan *p, const struct model *m, const struct plan_wish *wish, int rank)
+{
+	const struct plan_rank *k = &p->ranks[rank];
+	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), bytes = step_room_bytes(p->step.slices, p->step.tokens, p->step.pages);
+	if (wish->logits_tokens && k->shard.last_stage && k->member.tp == 0)
+		bytes += (uint64_t)p->limits.step_tokens * row;
+	if (rank == 0)
+		bytes += (uint64_t)wish->logits_tokens * row;
+	return bytes;
+}
+
 static enum err check_memory_of_nodes(const struct plan *p, const struct cluster *c)
 {
 	for (int node = 0; node < c->n_nodes; node++) {
@@ -89,11 +115,13 @@ static enum err fill_ranks(struct plan *p, const struct model *m, const struct w
 	mem_free(members);
 	TRY(e);
 	TRY(size_kv(p, m, wish));
+	TRY(size_step(p));
 	for (int r = 0; r < p->n_ranks; r++) {
 		struct plan_rank *k = &p->ranks[r];
 		k->weights_bytes = rank_weights_bytes(m, w, &k->shard);
 		k->kv_bytes = (uint64_t)(stage_page_bytes(m, &k->shard, wish->kv_type) * p->limits.n_pages);
-		k->buffer_bytes = stage_buffer_bytes(m, &p->layout, &k->shard, &p->limits, k->threads);
+		k->buffer_bytes = stage_buffer_bytes(m, &p->layout, &k->shard, &p->limits, k->threads) +
+				  loop_bytes(p, m, wish, r);
 	}
 	return ERR_OK;
 }

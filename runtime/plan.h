@@ -17,6 +17,7 @@ struct plan_wish {
 	enum kv_type kv_type;
 	int64_t kv_bytes;             /* most KV bytes per rank; 0: room for `sequences` of `context` */
 	int64_t useful_pages;         /* more KV pages than this are of no use; 0: not known */
+	int64_t logits_tokens;        /* prompt tokens whose logits the head shall hold; 0: none */
 };
 
 struct plan_rank {
@@ -32,6 +33,7 @@ struct plan {
 	struct plan_rank *ranks;      /* by world rank; owned */
 	struct stage_limits limits;
 	int64_t context;
+	struct { int64_t slices, tokens, pages; } step;   /* most in one step, of all replicas */
 };
 
 /* Pure. ERR_FIT when layout, memory or cores do not work out, with the numbers. check_memory: the ranks of a node must fit in

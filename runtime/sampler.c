@@ -43,6 +43,11 @@ struct choice {
 	const struct sample_params *p;
 };
 
+int64_t sampler_bytes(int64_t n_local)
+{
+	return (int64_t)sizeof(struct sampler) + n_local * 2 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t);
+}
+
 enum err sampler_create(int64_t n_local, int n_ranks, struct sampler **out)
 {
 	struct sampler *s;

@@ -20,6 +20,7 @@ struct sample_params {
 
 struct sampler;
 /* Room for vocabularies of n_local on this rank; no allocation later. */
+int64_t sampler_bytes(int64_t n_local);   /* of memory that it takes */
 enum err sampler_create(int64_t n_local, int n_ranks, struct sampler **out);
 void sampler_destroy(struct sampler *s);
 /* COLLECTIVE over tp. logits (n_local) for ids first_id ..; position of the token that is being chosen. The same token on

@@ -171,11 +171,13 @@ void schedule_next(struct schedule *s, struct step *step)
 	}
 }
 
-int schedule_is_full(const struct schedule *s, int32_t sequence)
+int64_t schedule_room(const struct schedule *s, int32_t sequence)
 {
 	const struct sequence *q = &s->sequences[sequence];
-	return q->n_made >= q->r.max_tokens;
+	return q->r.max_tokens - q->n_made;
 }
+
+int schedule_is_full(const struct schedule *s, int32_t sequence) { return schedule_room(s, sequence) <= 0; }
 
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more)
 {

@@ -40,6 +40,8 @@ void schedule_next(struct schedule *s, struct step *step);
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more);
 /* True when the sequence has as many tokens as it may. */
 int schedule_is_full(const struct schedule *s, int32_t sequence);
+/* How many tokens the sequence may still get. */
+int64_t schedule_room(const struct schedule *s, int32_t sequence);
 int64_t schedule_unfinished(const struct schedule *s);
 /* ERR_BUG when a page is in two places or lost. For tests and debug builds. */
 enum err schedule_check(const struct schedule *s);

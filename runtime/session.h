@@ -52,7 +52,7 @@ void session_destroy(struct session *s);
 struct answer {
 	int32_t *tokens;              /* owned by the answers' array: answers_free */
 	int64_t n_tokens;
-	enum finish { FINISH_STOP, FINISH_LENGTH, FINISH_ERROR } finish;
+	enum finish { FINISH_NOT_YET, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR } finish;
 	uint64_t digest;              /* of all logits used */
 };
 
@@ -61,7 +61,8 @@ struct generation {
 	const struct request *requests;
 	int64_t n_requests;
 	int ignore_eos;
-	/* After each token on the head; the answer so far. Returns 1 to end this request (its text is complete). May be NULL. */
+	/* After each token on the head; the answer so far, and why it ends when this is its last token. Returns 1 to end this
+	 * request (its text is complete). May be NULL. */
 	int (*token)(void *arg, int64_t request, const struct answer *a, int32_t token);
 	void *arg;
 	float *all_logits;            /* room for (prompt tokens, V) of the one request that has all_logits; head only */

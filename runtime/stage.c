@@ -62,6 +62,8 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 #define X(name, size) bytes += (size) + 63;
 	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
 #undef X
+	if (s->last_stage)
+		bytes += sampler_bytes(range_size(s->vocab));
 	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
 	return (uint64_t)bytes + experts;
 }

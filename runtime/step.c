@@ -7,6 +7,16 @@
 /* The first broadcast carries this much, enough for most decode steps; the rest follows when there is more. */
 enum { FIRST_BYTES = 8192, HEADER_BYTES = 16 };
 
+static uint64_t packed_bytes(int64_t slices, int64_t tokens, int64_t pages)
+{
+	return HEADER_BYTES + (uint64_t)slices * sizeof(struct slice) + (uint64_t)(tokens + pages) * sizeof(int32_t);
+}
+
+uint64_t step_room_bytes(int64_t max_slices, int64_t max_tokens, int64_t max_pages)
+{
+	return 2 * packed_bytes(max_slices, max_tokens, max_pages) + FIRST_BYTES;   /* once as arrays, once as it travels */
+}
+
 enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, struct step **out)
 {
 	struct step *s;
@@ -15,7 +25,7 @@ enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, 
 	s->max_slices = (int32_t)max_slices;
 	s->max_tokens = (int32_t)max_tokens;
 	s->max_pages = (int32_t)max_pages;
-	s->wire_bytes = HEADER_BYTES + (size_t)max_slices * sizeof(struct slice) + (size_t)(max_tokens + max_pages) * 4;
+	s->wire_bytes = packed_bytes(max_slices, max_tokens, max_pages);
 	if (s->wire_bytes < FIRST_BYTES)
 		s->wire_bytes = FIRST_BYTES;
 	TRY_OR(destroy, e, MEM_NEW((size_t)max_slices, struct slice, &s->slices));
@@ -78,7 +88,7 @@ enum err step_bcast(struct step *s, struct comm *world, int root)
 		return ERR(BUG, "a step of %d slices, %d tokens, %d pages exceeds what was planned (%d, %d, %d)", header[0],
 			   header[1], header[2], s->max_slices, s->max_tokens, s->max_pages);
 	s->n_slices = header[0], s->n_tokens = header[1], s->n_pages = header[2], s->last = header[3];
-	size_t bytes = HEADER_BYTES + (size_t)header[0] * sizeof(struct slice) + (size_t)(header[1] + header[2]) * 4;
+	size_t bytes = packed_bytes(header[0], header[1], header[2]);
 	if (bytes > FIRST_BYTES)
 		TRY(comm_bcast(world, s->wire + FIRST_BYTES, bytes - FIRST_BYTES, root));
 	if (!is_root)

@@ -33,6 +33,8 @@ struct step {
 	size_t wire_bytes;
 };
 
+/* Bytes of memory that a step with this room takes. */
+uint64_t step_room_bytes(int64_t max_slices, int64_t max_tokens, int64_t max_pages);
 enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, struct step **out);
 void step_destroy(struct step *s);
 void step_clear(struct step *s);
