@@ -17,6 +17,8 @@ static enum err layout_of(const struct model *m, const struct place *p, const st
 	model_shard_model(m, &sm);
 	shard_limits(&sm, &limits);
 	TRY(layout_complete(&l, &limits, p->n_ranks, place_ranks_per_node(p)));
+	if (l.tp > MEMBER_MAX_CORES)
+		return ERR(FIT, "parallel.tp: %d ranks are more than the %d that can share a layer", l.tp, MEMBER_MAX_CORES);
 	*out = l;
 	return ERR_OK;
 }
