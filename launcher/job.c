@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_RECIPE_BYTES = 1 << 20 };
-
 int job_env_rank(void)
 {
 	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID" };
@@ -67,11 +65,13 @@ enum err job_recipe(struct comm *world, const struct options *o, struct recipe *
 	e = comm_agree(world, e);
 free_text:
 	bytes_free(&text);
-	if (e)
+	if (e) {
 		recipe_destroy(r);
-	else
-		*out = r;
-	return e;
+		return e;
+	}
+	log_set_level((enum log_level)r->runtime.log);
+	*out = r;
+	return ERR_OK;
 }
 
 enum err job_can_run(const struct recipe *r)

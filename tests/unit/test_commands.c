@@ -1,0 +1,104 @@
+/* labels: unit
+ * Commands as functions: what is refused before any work, and what is said of it. */
+#include "launcher/commands.h"
+#include "tests/files.h"
+#include "tests/test.h"
+
+#define MODEL "--model=" SOURCE_DIR "/configs/models/jargon-moe"
+
+/* stdout goes to a file of the directory; gives its size. */
+static enum err run_command(const struct test_dir *d, enum err (*command)(const struct options *), const char *const *words,
+			    long *printed)
+{
+	char *argv[16];
+	int argc = 0;
+	struct options o;
+	struct stat st;
+	for (; words[argc]; argc++)
+		argv[argc] = (char *)(uintptr_t)words[argc];
+	TRY(options_parse(argc, argv, &o));
+	fflush(stdout);
+	int saved = dup(STDOUT_FILENO), file = open(test_path(d, "out"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	CU_ASSERT_FATAL(saved >= 0 && file >= 0 && dup2(file, STDOUT_FILENO) >= 0);
+	enum err e = command(&o);
+	dup2(saved, STDOUT_FILENO);
+	*printed = fstat(file, &st) ? -1 : (long)st.st_size;
+	close(saved);
+	close(file);
+	options_free(&o);
+	return e;
+}
+
+#define WORDS(...) ((const char *const[]){ "shardrun", __VA_ARGS__, NULL })
+
+/* 4096 x 512 x 4096 = 2^33 ranks. */
+TEST(a_plan_of_too_many_ranks_is_refused)
+{
+	struct test_dir d;
+	long printed = 0;
+	test_dir_make(&d);
+	CHECK_ERR(run_command(&d, command_plan, WORDS("plan", MODEL, "--tp=4096", "--pp=512", "--dp=4096"), &printed), FIT,
+		  "8589934592 ranks are more than 1024 on each of 1 node");
+	CHECK_ERR(run_command(&d, command_plan, WORDS("plan", MODEL, "--nodes=65536", "--ranks-per-node=4096",
+						      "--cluster=2 x pack:1 core:4 pu:1"), &printed), FIT,
+		  "268435456 ranks are more than 1024 on each of 2 nodes");
+	CU_ASSERT_EQUAL(printed, 0);
+	CHECK_OK(run_command(&d, command_plan, WORDS("plan", MODEL, "--tp=2", "--pp=2"), &printed));
+	CU_ASSERT(printed > 100);
+	test_dir_remove(&d);
+}
+
+TEST(a_file_for_logits_that_cannot_be_written_is_refused_before_the_work)
+{
+	struct test_dir d;
+	char logits[200];
+	long printed = -1;
+	test_dir_make(&d);
+	snprintf(logits, sizeof logits, "--logits=%s/absent/x.npy", d.path);
+	CHECK_ERR(run_command(&d, command_run, WORDS("run", MODEL, "-q", "--max-tokens=1", "--prompt-ids=5", logits), &printed), IO,
+		  "absent/x.npy: cannot be written");
+	CU_ASSERT_EQUAL(printed, 0);
+	test_dir_remove(&d);
+}
+
+/* 3 positions of 2048 logits after a header of 128 bytes. */
+TEST(logits_are_written_for_every_position)
+{
+	struct test_dir d;
+	struct stat st;
+	char logits[300], path[200];
+	long printed = 0;
+	test_dir_make(&d);
+	snprintf(path, sizeof path, "%s/x.npy", d.path);
+	snprintf(logits, sizeof logits, "--logits=%s", path);
+	CHECK_OK(run_command(&d, command_run, WORDS("run", MODEL, "-q", "--max-tokens=1", "--prompt-ids=5,6,7", logits), &printed));
+	CU_ASSERT_FATAL(stat(path, &st) == 0);
+	CU_ASSERT_EQUAL(st.st_size, 128 + 3 * 2048 * 4);
+	CU_ASSERT(printed > 0);
+	test_dir_remove(&d);
+}
+
+TEST(the_recipe_says_how_much_is_said)
+{
+	struct test_dir d;
+	struct stat st;
+	long printed = 0;
+	test_dir_make(&d);
+	for (int loud = 0; loud < 2; loud++) {
+		int saved = dup(STDERR_FILENO), file = open(test_path(&d, "err"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+		CU_ASSERT_FATAL(saved >= 0 && file >= 0 && dup2(file, STDERR_FILENO) >= 0);
+		enum err e = run_command(&d, command_run, WORDS("run", MODEL, "--max-tokens=1", "--prompt-ids=5", "--set",
+								loud ? "runtime.log=info" : "runtime.log=warn"), &printed);
+		dup2(saved, STDERR_FILENO);
+		CU_ASSERT_FATAL(fstat(file, &st) == 0);
+		close(saved);
+		close(file);
+		CHECK_OK(e);
+		CU_ASSERT(loud ? st.st_size > 100 : st.st_size == 0);
+	}
+	test_dir_remove(&d);
+}
+
+TEST_MAIN("commands", CASE(a_plan_of_too_many_ranks_is_refused),
+	  CASE(a_file_for_logits_that_cannot_be_written_is_refused_before_the_work), CASE(logits_are_written_for_every_position),
+	  CASE(the_recipe_says_how_much_is_said))
