@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 
-/* How many ranks: what the layout says, else what launch says, else one for each accelerator or NUMA node, and then as many
- * more as the given axes need. */
+/* How many ranks: what the layout says, else what launch says, else one for each accelerator or NUMA node, in whole
+ * multiples of the axes that are given. */
 static enum err count_ranks(const struct recipe *r, const struct layout *l, const struct cluster *c, int *out)
 {
 	int64_t given = (int64_t)(l->tp ? l->tp : 1) * (l->pp ? l->pp : 1) * (l->dp ? l->dp : 1), n = 0;
@@ -15,7 +15,7 @@ static enum err count_ranks(const struct recipe *r, const struct layout *l, cons
 	} else {
 		for (int i = 0; i < c->n_nodes; i++)
 			n += c->nodes[i].n_devices ? c->nodes[i].n_devices : c->nodes[i].n_numa;
-		n = (n + given - 1) / given * given;
+		n = n < given ? given : n / given * given;
 	}
 	if (n > (int64_t)c->n_nodes * MEMBER_MAX_CORES)
 		return ERR(FIT, "%lld ranks are more than %d on each of %d node%s", (long long)n, MEMBER_MAX_CORES, c->n_nodes,

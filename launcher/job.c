@@ -169,6 +169,8 @@ static enum err watched(struct comm *world, const struct job *j)
 	TRY(comm_split(world, comm_node_of(world, comm_rank(world)), comm_rank(world), "node", &node));
 	enum err e = watch_start(node, comm_rank(world), host);
 	if (!e)
+		e = watch_nodes(world, host);
+	if (!e)
 		e = j->body(world, j->arg);
 	comm_destroy(node);
 	return e;

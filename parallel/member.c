@@ -25,6 +25,7 @@ struct seat {
 	struct member *m;
 	int node_order;            /* of its node among all nodes by name */
 	int domains[LEVELS];       /* number of its domain on each level of its node; -1: in none */
+	int round;                 /* of ranks that take turns on too few cores; 0 else */
 	int group;                 /* -1: not yet */
 };
 
@@ -66,13 +67,14 @@ static void usable_cores(const struct machine *machine, const struct rank_facts 
 }
 
 /* Ranks that may use exactly the same cores share them: contiguous parts, as even as they go, in order of rank; one core
- * each in turn when there are more ranks than cores. members: of one node, in order of rank. */
-static enum err share_cores(struct member **members, int n)
+ * each in turn when there are more ranks than cores: then the seats go by rounds, so that neighbours, who will share a
+ * layer, sit on different cores. seats: of one node, in order of rank. */
+static enum err share_cores(struct seat *seats, int n)
 {
 	uint64_t (*whole)[WORDS];
 	TRY(mem_alloc((size_t)n, sizeof *whole, "core sets", &whole));
 	for (int i = 0; i < n; i++)
-		memcpy(whole[i], members[i]->cores, sizeof whole[i]);
+		memcpy(whole[i], seats[i].m->cores, sizeof whole[i]);
 	for (int i = 0; i < n; i++) {
 		int sharers = 0, mine = 0, n_cores = count(whole[i]), seen = 0;
 		for (int k = 0; k < n; k++)
@@ -86,11 +88,12 @@ static enum err share_cores(struct member **members, int n)
 		if (!base) {
 			begin = mine % n_cores;
 			end = begin + 1;
+			seats[i].round = mine / n_cores;
 		}
-		memset(members[i]->cores, 0, sizeof members[i]->cores);
+		memset(seats[i].m->cores, 0, sizeof seats[i].m->cores);
 		for (int core = 0; core < MEMBER_MAX_CORES && seen < end; core++)
 			if (has(whole[i], core) && seen++ >= begin)
-				put(members[i]->cores, core);
+				put(seats[i].m->cores, core);
 	}
 	mem_free(whole);
 	return ERR_OK;
@@ -160,6 +163,8 @@ static int by_place(const void *a, const void *b)
 	const struct seat *x = a, *y = b;
 	if (x->node_order != y->node_order)
 		return x->node_order < y->node_order ? -1 : 1;
+	if (x->round != y->round)
+		return x->round - y->round;
 	int order = compare_cores(x->m->cores, y->m->cores);
 	return order ? order : x->m->rank - y->m->rank;
 }
@@ -199,19 +204,13 @@ static int node_end(const struct seat *seats, int n, int begin)
 /* Cores for everyone. seats are in order of node and rank. */
 static enum err seat_cores(const struct cluster *c, struct seat *seats, int n)
 {
-	struct member **members;
-	TRY(MEM_NEW((size_t)n, struct member *, &members));
-	enum err e = ERR_OK;
-	for (int i = 0; i < n; i++)
-		members[i] = seats[i].m;
-	for (int begin = 0, end; !e && begin < n; begin = end) {
+	for (int begin = 0, end; begin < n; begin = end) {
 		end = node_end(seats, n, begin);
-		e = share_cores(members + begin, end - begin);
-		for (int i = begin; !e && i < end; i++)
-			describe_cores(&c->nodes[members[i]->node], members[i]);
+		TRY(share_cores(seats + begin, end - begin));
+		for (int i = begin; i < end; i++)
+			describe_cores(&c->nodes[seats[i].m->node], seats[i].m);
 	}
-	mem_free(members);
-	return e;
+	return ERR_OK;
 }
 
 static int by_node_and_rank(const void *a, const void *b)

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "parallel/watch_nodes.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,16 +195,34 @@ static void *exit_soon(void *unused)
 	return unused;
 }
 
-/* A rank was lost and the launcher has not said so. MPI's abort ends all ranks of all nodes; should it not return, because
- * the working thread is inside MPI, this rank ends all the same, which the launcher takes for a reason to end the rest. */
-static void end_job(int speaks)
+/* MPI's abort ends all ranks of all nodes; should it not return, because the working thread is inside MPI, this rank ends
+ * all the same, which the launcher takes for a reason to end the rest. */
+static void abort_job(void)
 {
 	pthread_t timer;
-	if (launcher_ends_within(speaks ? LAUNCHER_MS : 2 * LAUNCHER_MS))
-		_exit(STATUS_LOST);
 	if (pthread_create(&timer, NULL, exit_soon, NULL))
 		_exit(STATUS_LOST);
 	comm_mpi_abort(STATUS_LOST);
+}
+
+/* A rank was lost and the launcher has not said so. */
+static void end_job(int speaks)
+{
+	if (launcher_ends_within(speaks ? LAUNCHER_MS : 2 * LAUNCHER_MS))
+		_exit(STATUS_LOST);
+	abort_job();
+}
+
+/* No launcher learns that a node is gone in less than minutes: nobody to wait for. */
+static void end_without_node(int silent_s)
+{
+	char phase[PHASE_WORDS * 8 + 1];
+	if (!claim())
+		return;   /* this node's end has begun */
+	phase_of(&watch.page->slots[watch.mine], phase);
+	say("shardrun: %s sent no sign of life for %d s during %s and is taken for lost; the job ends", watch_nodes_name(),
+	    silent_s, phase);
+	abort_job();
 }
 
 /* The launcher ended the job: because a rank of this node was lost, or for a reason of its own or of another node's. */
@@ -251,6 +270,9 @@ static void *watchdog(void *unused)
 				name_lost();
 			end_job(speaks);
 		}
+		int silent_s = watch_nodes_turn();
+		if (silent_s && !atomic_load(&watch.page->slots[watch.mine].finished))
+			end_without_node(silent_s);
 		if (getppid() != watch.launcher)
 			end_without_launcher();
 	}
@@ -361,6 +383,7 @@ static void release(void)
 	for (int i = 0; watch.polls && i < FIRST_PEER + watch.n_local; i++)
 		if (watch.polls[i].fd >= 0)
 			close(watch.polls[i].fd);
+	watch_nodes_close();
 	mem_free(watch.polls);
 	mem_free(watch.watched);
 	if (watch.page)

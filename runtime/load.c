@@ -128,8 +128,7 @@ static enum err read_matrix(struct loader *l, const struct arch_tensor *row, int
 		int64_t expert = row->per_expert ? l->s->experts.begin + p : -1;
 		const struct tensor_info *t = model_tensor(l->m, l->w, row, layer, expert, &stacked);
 		if (!t || t->type != out->type)
-			return ERR(MODEL, "%s: layer %lld, expert %lld has another type (%s) than its neighbours (%s)", row->hf,
-				   (long long)layer, (long long)expert, t ? wtypes[t->type].name : "none", wtypes[out->type].name);
+			return ERR(BUG, "%s: layer %lld, expert %lld is not as described", row->hf, (long long)layer, (long long)expert);
 		int64_t file_cols = model_size(l->m, row->cols), file_rows = model_size(l->m, row->rows);
 		uint64_t base = stacked ? (uint64_t)expert * (uint64_t)(file_rows * wtype_row_bytes(t->type, file_cols)) : 0;
 		TRY(read_rows(l, t, base, file_cols, rows, cols, out, p * range_size(rows)));

@@ -170,7 +170,7 @@ static enum err check_shape(const struct model *m, const struct weights *w, cons
 	int first = stacked ? 0 : row->rows == SIZE_1 ? 2 : 1;
 	if (t->n_dims == 3 - first && memcmp(t->dims, want + first, (size_t)t->n_dims * sizeof want[0]) == 0) {
 		if (row->rows == SIZE_1 && wtypes[t->type].block != 1)
-			return ERR(MODEL, "tensor %s is %s, but a vector must be F32, F16 or BF16", name,
+			return ERR(MODEL, "%s: tensor %s is %s, but a vector must be F32, F16 or BF16", weights_directory(w), name,
 				   wtypes[t->type].name);
 		return ERR_OK;
 	}
@@ -207,12 +207,17 @@ static enum err check_row(const struct model *m, const struct weights *w, const 
 			 row->cut_cols == SHARD_FFN || row->cut_cols == SHARD_EXPERT_FFN ? &b->ffn : NULL;
 	for (int64_t l = 0; l < n_layers; l++) {
 		int64_t n_experts = row->per_expert ? m->n_expert : 1;
+		enum wtype type = WTYPE_F32;     /* of the layer's first expert */
 		for (int64_t e = 0; e < n_experts; e++) {
 			int stacked;
 			const struct tensor_info *t = model_tensor(m, w, row, l, e, &stacked);
 			if (!t)
 				return missing(m, w, row, l, e);
 			TRY(check_shape(m, w, row, t, stacked));
+			if (e > 0 && t->type != type)
+				return ERR(MODEL, "%s: tensor %s is %s, but must be %s as that of expert 0", weights_directory(w),
+					   t->name, wtypes[t->type].name, wtypes[type].name);
+			type = t->type;
 			if (block && row->rows != SIZE_1)
 				*block = *block / gcd(*block, wtypes[t->type].block) * wtypes[t->type].block;
 			if (stacked)
@@ -286,8 +291,8 @@ static enum err describe_gguf(struct weights *w, struct model *m)
 	}
 	const struct tensor_info *t = weights_find(w, "rope_freqs.weight");
 	if (t && (t->type != WTYPE_F32 || t->n_dims != 1 || t->dims[0] != m->n_head_dim / 2))
-		return ERR(MODEL, "tensor rope_freqs.weight is %" PRId64 " %s in %d dimensions, but must be a vector of %"
-			   PRId64 " F32, half a head", t->dims[0], wtypes[t->type].name, t->n_dims, m->n_head_dim / 2);
+		return ERR(MODEL, "%s: tensor rope_freqs.weight is %" PRId64 " %s in %d dimensions, but must be a vector of %"
+			   PRId64 " F32, half a head", weights_directory(w), t->dims[0], wtypes[t->type].name, t->n_dims, m->n_head_dim / 2);
 	m->rope_factors = t;
 	return ERR_OK;
 }

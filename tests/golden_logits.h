@@ -1,4 +1,4 @@
-/* Reading what tests/golden holds about a model: ids.json (a prompt) and logits.npy (NumPy's format 1.0, float32, C order). */
+/* Reading what tests/golden holds about a model: ids.json (a prompt) and logits.npy (NumPy's format 1.0, float32). */
 #ifndef SHARDRUN_TESTS_GOLDEN_LOGITS_H
 #define SHARDRUN_TESTS_GOLDEN_LOGITS_H
 

@@ -1,5 +1,5 @@
-/* SmolLM2-135M-Instruct for tests: the file, its prompts and continuations (tests/golden/smollm2), and runs compared with one
- * rank's. */
+/* SmolLM2-135M-Instruct for tests: the file, its prompts and continuations (tests/golden/smollm2), and runs compared with
+ * one rank's. */
 #ifndef SHARDRUN_TESTS_SMOLLM2_H
 #define SHARDRUN_TESTS_SMOLLM2_H
 
@@ -81,8 +81,8 @@ static inline struct bits_run smollm2_base(void)
 	return b;
 }
 
-/* Runs a layout and compares with one rank, one thread, prompts alone, whole prefill. Gives 0 when the bits and the bytes read
- * are right. */
+/* Runs a layout and compares with one rank, one thread, prompts alone, whole prefill. Gives 0 when the bits and the bytes
+ * read are right. */
 static inline int smollm2_differs(int tp, int pp, int threads, int step_tokens, int together)
 {
 	static struct bits_result one;

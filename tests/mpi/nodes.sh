@@ -17,7 +17,7 @@ for _ in $(seq 50); do
 done
 nodes=0,1,0,2,2
 # Open MPI must not try to share memory over the borders that this makes.
-OMPI_MCA_btl=self,tcp "$run" 1 "$collectives" $nodes \
+OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo "$run" 1 "$collectives" $nodes \
 	: -n 1 $alone sh -c "mount -t tmpfs tmpfs /dev/shm && exec $collectives $nodes" \
 	: -n 1 "$collectives" $nodes \
 	: -n 2 nsenter --user --preserve-credentials --mount --target $holder "$collectives" $nodes

@@ -1,5 +1,5 @@
 /* labels: golden
- * timeout: 300
+ * timeout: 600
  * Logits are right: every checkpoint of tests/golden/models gives what transformers computed, within 1e-4, and every layout,
  * chunk and number of threads gives the bits of one rank while reading exactly its part of the weights. */
 #include "tests/golden_logits.h"

@@ -316,6 +316,20 @@ TEST(unbound_ranks_share_the_allowed_cores)
 	cluster_free(&c);
 }
 
+TEST(ranks_that_outnumber_cores_share_a_layer_from_different_cores)
+{
+	struct cluster c;
+	struct layout l = { .tp = 2, .pp = 3, .dp = 1, .ep = 1, .etp = 1 };
+	CHECK_OK(cluster_read("pack:1 core:2", &c));
+	memset(facts, 0, sizeof facts);
+	CHECK_OK(member_assign(&c, facts, 6, &l, 0, members));
+	for (int i = 0; i < 6; i++)
+		for (int k = 0; k < i; k++)
+			if (members[i].pp == members[k].pp)
+				CU_ASSERT_NOT_EQUAL(members[i].first_core, members[k].first_core);
+	cluster_free(&c);
+}
+
 TEST(ranks_bound_to_the_same_package_share_it)
 {
 	struct cluster c;
@@ -431,7 +445,8 @@ TEST(wrong_arguments_and_lost_memory_are_errors)
 TEST_MAIN("member", CASE(described_machines_keep_groups_together_under_50_shuffles),
 	  CASE(real_machines_keep_groups_together_under_50_shuffles), CASE(stages_span_nodes_and_replicas_are_neighbours),
 	  CASE(nodes_are_ordered_by_name_with_numbers_as_numbers), CASE(unequal_nodes_are_refused_or_crossed_as_the_layout_says),
-	  CASE(unbound_ranks_share_the_allowed_cores), CASE(ranks_bound_to_the_same_package_share_it),
+	  CASE(unbound_ranks_share_the_allowed_cores), CASE(ranks_that_outnumber_cores_share_a_layer_from_different_cores),
+	  CASE(ranks_bound_to_the_same_package_share_it),
 	  CASE(devices_go_to_the_nearest_ranks_one_each), CASE(tp_pairs_are_the_islands),
 	  CASE(tp_follows_links_across_the_order_of_cores),
 	  CASE(experts_inside_tp_stay_there_when_tp_crosses_nodes), CASE(wrong_arguments_and_lost_memory_are_errors))

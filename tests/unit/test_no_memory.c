@@ -1,5 +1,4 @@
-/* labels: unit
- * timeout: 300
+/* timeout: 300
  * Every allocation of a session may fail: each one in turn does, and each time the answer is one clean error, with nothing
  * leaked (under the asan preset) and nobody left waiting. */
 #include "base/mem.h"
@@ -124,7 +123,7 @@ TEST(each_allocation_of_session_generate_may_fail)
 	}
 }
 
-/* Which rank's allocation is the nth depends on their timing: the error is agreed all the same, and nobody waits for ever. */
+/* Which rank's allocation is the nth depends on their timing: the error is agreed all the same, and nobody waits on. */
 TEST(with_several_ranks_all_get_the_error)
 {
 	int nodes[4] = { 0 }, failed = 0;
