@@ -59,11 +59,7 @@ static void loading(void *arg, uint64_t done, uint64_t total)
 
 static enum err open_tokenizer(struct run *run, struct weights *files, const struct model *m)
 {
-	struct gguf *g = weights_gguf(files);
-	if (g)
-		TRY(tokenizer_open_gguf(g, &run->tokenizer));
-	else
-		TRY(tokenizer_open_directory(weights_directory(files), &run->tokenizer));
+	TRY(job_tokenizer(files, &run->tokenizer));
 	int64_t n_tokens = tokenizer_n_tokens(run->tokenizer);
 	if (n_tokens > m->n_vocab)
 		return ERR(MODEL, "%s: the tokenizer has %lld tokens, the model's vocabulary only %lld", weights_directory(files),

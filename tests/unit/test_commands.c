@@ -29,6 +29,26 @@ static enum err run_command(const struct test_dir *d, enum err (*command)(const 
 	return e;
 }
 
+/* Ids of one line of stdin. */
+static enum err tokenize(const struct test_dir *d, const char *model, char *ids, size_t room)
+{
+	static const char line[] = "\"hello, world\"\n";
+	long printed = 0;
+	int saved = dup(STDIN_FILENO), file = open(test_write(d, "in", line, strlen(line)), O_RDONLY);
+	CU_ASSERT_FATAL(saved >= 0 && file >= 0 && dup2(file, STDIN_FILENO) >= 0);
+	clearerr(stdin);
+	enum err e = run_command(d, command_inspect, (const char *const[]){ "shardrun", "inspect", model, "--tokenize", NULL },
+				 &printed);
+	dup2(saved, STDIN_FILENO);
+	close(saved);
+	close(file);
+	int out = open(test_path(d, "out"), O_RDONLY);
+	ssize_t n = read(out, ids, room - 1);
+	ids[n > 0 ? n : 0] = '\0';
+	close(out);
+	return e;
+}
+
 #define WORDS(...) ((const char *const[]){ "shardrun", __VA_ARGS__, NULL })
 
 /* 4096 x 512 x 4096 = 2^33 ranks. */
@@ -78,6 +98,27 @@ TEST(logits_are_written_for_every_position)
 	test_dir_remove(&d);
 }
 
+/* inspect --tokenize and run take the same words for a model. */
+TEST(a_model_is_named_in_every_way_for_its_tokenizer)
+{
+	struct test_dir d;
+	char a[200], b[200];
+	test_dir_make(&d);
+	CHECK_OK(tokenize(&d, SOURCE_DIR "/configs/models/jargon-moe", a, sizeof a));
+	CHECK_OK(tokenize(&d, SOURCE_DIR "/configs/models/jargon-moe/model.safetensors", b, sizeof b));
+	CU_ASSERT(strlen(a) > 8 && a[0] == '[');
+	CU_ASSERT_STRING_EQUAL(a, b);
+	/* a directory that holds a .gguf file: what is wrong with that file is said, not that another kind is missing */
+	enum err file = tokenize(&d, SOURCE_DIR "/tests/golden/models/gguf-llama-f32/model.gguf", a, sizeof a);
+	char sentence[ERR_SENTENCE_BYTES] = "";
+	if (file)
+		snprintf(sentence, sizeof sentence, "%s", err_sentence());
+	CU_ASSERT_EQUAL(tokenize(&d, SOURCE_DIR "/tests/golden/models/gguf-llama-f32", b, sizeof b), file);
+	CU_ASSERT_STRING_EQUAL(a, b);
+	CU_ASSERT(!file || !strcmp(sentence, err_sentence()));
+	test_dir_remove(&d);
+}
+
 TEST(the_recipe_says_how_much_is_said)
 {
 	struct test_dir d;
@@ -101,4 +142,4 @@ TEST(the_recipe_says_how_much_is_said)
 
 TEST_MAIN("commands", CASE(a_plan_of_too_many_ranks_is_refused),
 	  CASE(a_file_for_logits_that_cannot_be_written_is_refused_before_the_work), CASE(logits_are_written_for_every_position),
-	  CASE(the_recipe_says_how_much_is_said))
+	  CASE(a_model_is_named_in_every_way_for_its_tokenizer), CASE(the_recipe_says_how_much_is_said))
