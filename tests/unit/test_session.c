@@ -32,18 +32,18 @@ static void copy_model(const struct test_dir *d, const char *from, const char *t
 	}
 }
 
+struct trial { const char *other; struct cluster cluster; };
+
 static enum err body(struct comm *world, void *arg)
 {
-	struct cluster c;
+	const struct trial *t = arg;
 	struct place place = { 0 };
 	struct session *s = NULL;
-	struct session_wish wish = { .model_path = comm_rank(world) == 1 ? arg : MODEL, .isa = "c" };
+	struct session_wish wish = { .model_path = comm_rank(world) == 1 ? t->other : MODEL, .isa = "c" };
 	wish.plan.layout = (struct layout){ .tp = 2, .pp = 1, .dp = 1 };
 	wish.plan.threads = 1;
 	wish.plan.step_tokens = wish.plan.sequences = wish.plan.context = 16;
-	TRY(cluster_read("pack:1 core:8 pu:1", &c));
-	enum err e = place_invent(&c, comm_size(world), 0, &place);
-	cluster_free(&c);
+	enum err e = place_invent(&t->cluster, comm_size(world), 0, &place);
 	if (!e)
 		e = session_create(world, &wish, &place, &s);
 	session_destroy(s);
@@ -57,13 +57,16 @@ TEST(ranks_that_see_another_model_are_found)
 		{ "10000.0", "10001.0" }, { "\"rms_norm_eps\": 1e-0", "\"rms_norm_eps\": 2e-0" },
 	};
 	struct test_dir d;
+	struct trial t = { .other = d.path };
 	test_dir_make(&d);
+	CHECK_OK(cluster_read("pack:1 core:8 pu:1", &t.cluster));
 	copy_model(&d, NULL, NULL);
-	CHECK_OK(comm_inproc_run(2, NULL, body, d.path));
+	CHECK_OK(comm_inproc_run(2, NULL, body, &t));
 	for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
 		copy_model(&d, changes[i].from, changes[i].to);
-		CHECK_ERR(comm_inproc_run(2, NULL, body, d.path), MODEL, "the ranks see different files");
+		CHECK_ERR(comm_inproc_run(2, NULL, body, &t), MODEL, "the ranks see different files");
 	}
+	cluster_free(&t.cluster);
 	test_dir_remove(&d);
 }
 
