@@ -40,8 +40,7 @@ static void planned(void *arg, const struct plan *p, const struct model *m, cons
 			 (long long)p->context, (long long)m->n_context);
 	if (is_quiet(run))
 		return;
-	for (int i = 0; i < place->cluster.n_nodes; i++)
-		machine_print(&place->cluster.nodes[i], &text);
+	report_machines(&place->cluster, &text);
 	plan_print(p, m, &place->cluster, &text);
 	fputs(bytes_text(&text), stderr);
 	bytes_free(&text);

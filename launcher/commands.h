@@ -56,6 +56,8 @@ enum err report_run_json(const struct session *s, const struct generation *g, co
 enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);
 enum err report_topo_json(const struct cluster *c, json_t **out);
 enum err report_inspect_json(const struct model *m, const struct weights *w, json_t **out);
+/* The machines of a cluster; a run of equal ones once, with how many more there are. */
+void report_machines(const struct cluster *c, struct bytes *to);
 /* One JSON object and a newline on stdout. Takes the object over. */
 enum err report_print_json(json_t *object);
 

@@ -98,6 +98,23 @@ TEST(logits_are_written_for_every_position)
 	test_dir_remove(&d);
 }
 
+TEST(equal_machines_are_described_once)
+{
+	struct cluster c;
+	struct bytes text = { 0 };
+	CHECK_OK(cluster_read("3 x pack:1 core:2 pu:1 + pack:2 core:4 pu:1 + 2 x pack:1 core:2 pu:1", &c));
+	report_machines(&c, &text);
+	int n = 0;
+	for (const char *at = bytes_text(&text); (at = strstr(at, "cores, ")); at++)
+		n++;
+	CU_ASSERT_EQUAL(n, 3);
+	CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&text), "and 2 more like it, up to "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&text), "and 1 more like it, up to "));
+	CU_ASSERT_PTR_NOT_NULL(strstr(bytes_text(&text), "8 cores"));
+	bytes_free(&text);
+	cluster_free(&c);
+}
+
 /* inspect --tokenize and run take the same words for a model. */
 TEST(a_model_is_named_in_every_way_for_its_tokenizer)
 {
@@ -142,4 +159,4 @@ TEST(the_recipe_says_how_much_is_said)
 
 TEST_MAIN("commands", CASE(a_plan_of_too_many_ranks_is_refused),
 	  CASE(a_file_for_logits_that_cannot_be_written_is_refused_before_the_work), CASE(logits_are_written_for_every_position),
-	  CASE(a_model_is_named_in_every_way_for_its_tokenizer), CASE(the_recipe_says_how_much_is_said))
+	  CASE(equal_machines_are_described_once), CASE(a_model_is_named_in_every_way_for_its_tokenizer), CASE(the_recipe_says_how_much_is_said))
