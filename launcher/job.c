@@ -3,14 +3,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "parallel/watch.h"
+#include "runtime/tokenizer.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MAX_RECIPE_BYTES = 1 << 20 };
 
 int job_env_rank(void)
 {
@@ -67,11 +66,13 @@ enum err job_recipe(struct comm *world, const struct options *o, struct recipe *
 	e = comm_agree(world, e);
 free_text:
 	bytes_free(&text);
-	if (e)
+	if (e) {
 		recipe_destroy(r);
-	else
-		*out = r;
-	return e;
+		return e;
+	}
+	log_set_level((enum log_level)r->runtime.log);
+	*out = r;
+	return ERR_OK;
 }
 
 enum err job_can_run(const struct recipe *r)
@@ -105,6 +106,12 @@ enum err job_fits_alone(const struct recipe *r, const struct options *o)
 	return ERR(FIT, "tp %lld x pp %lld x dp %lld needs %lld ranks, but this is one process: start it as mpirun -n %lld shardrun %s ...",
 		   (long long)(axes[0] ? axes[0] : 1), (long long)(axes[1] ? axes[1] : 1), (long long)(axes[2] ? axes[2] : 1),
 		   (long long)wide, (long long)wide, command_name(o->command));
+}
+
+enum err job_tokenizer(struct weights *files, struct tokenizer **out)
+{
+	struct gguf *g = weights_gguf(files);
+	return g ? tokenizer_open_gguf(g, out) : tokenizer_open_directory(weights_directory(files), out);
 }
 
 void job_wish(const struct recipe *r, struct session_wish *w)

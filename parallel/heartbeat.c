@@ -11,14 +11,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { PERIOD_US = 1000000 };
+enum { PERIOD_US = 1000000, TELL_TIMES = 3 };
+
+/* A datagram: the receiver's secret, and a word. */
+enum word { ALIVE = 1, ENDS = 2 };
+enum { DATAGRAM_BYTES = HEARTBEAT_SECRET_BYTES + 1 };
 
 struct heartbeat {
 	int fd;
 	struct heartbeat_card own, next;
 	long long sent_us, turn_us;   /* times of the last; 0: never */
 	long long silent_us;
-	int heard;                    /* once at least */
+	int heard, told;              /* a sign, once at least; that the job ends */
 };
 
 /* Addresses of networks other than this host itself; that one only when there is no other. */
@@ -75,26 +79,32 @@ void heartbeat_send_to(struct heartbeat *h, const struct heartbeat_card *next)
 }
 
 /* What cannot be sent is missed by the receiver, which is whose business it is. */
-static void send_sign(const struct heartbeat *h)
+static void send_word(const struct heartbeat *h, enum word word)
 {
+	unsigned char data[DATAGRAM_BYTES];
+	memcpy(data, h->next.secret, HEARTBEAT_SECRET_BYTES);
+	data[HEARTBEAT_SECRET_BYTES] = (unsigned char)word;
 	for (int i = 0; i < HEARTBEAT_ADDRESSES && h->next.addresses[i] && h->next.port; i++) {
 		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = h->next.port };
 		to.sin_addr.s_addr = h->next.addresses[i];
-		if (sendto(h->fd, h->next.secret, sizeof h->next.secret, MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to) < 0)
+		if (sendto(h->fd, data, sizeof data, MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to) < 0)
 			continue;   /* not a network of ours */
 	}
 }
 
 /* Everything that has arrived; 1 when a sign was among it. An error that an earlier sign brought back is no end. */
-static int listen_now(const struct heartbeat *h)
+static int listen_now(struct heartbeat *h)
 {
-	unsigned char data[HEARTBEAT_SECRET_BYTES + 1];
+	unsigned char data[DATAGRAM_BYTES + 1];
 	int heard = 0;
 	for (int most = 0; most < 1000; most++) {   /* strangers may send, too */
 		ssize_t n = recv(h->fd, data, sizeof data, 0);
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 			break;
-		heard |= n == HEARTBEAT_SECRET_BYTES && !memcmp(data, h->own.secret, HEARTBEAT_SECRET_BYTES);
+		if (n != DATAGRAM_BYTES || memcmp(data, h->own.secret, HEARTBEAT_SECRET_BYTES))
+			continue;
+		heard = 1;
+		h->told |= data[HEARTBEAT_SECRET_BYTES] == ENDS;
 	}
 	return heard;
 }
@@ -102,7 +112,7 @@ static int listen_now(const struct heartbeat *h)
 long long heartbeat_turn(struct heartbeat *h, long long now_us)
 {
 	if (!h->sent_us || now_us - h->sent_us >= PERIOD_US) {
-		send_sign(h);
+		send_word(h, ALIVE);
 		h->sent_us = now_us;
 	}
 	long long passed_us = h->turn_us ? now_us - h->turn_us : 0;
@@ -114,6 +124,14 @@ long long heartbeat_turn(struct heartbeat *h, long long now_us)
 	}
 	return h->heard ? h->silent_us : 0;
 }
+
+void heartbeat_end(struct heartbeat *h)
+{
+	for (int i = 0; i < TELL_TIMES; i++)   /* one may get lost */
+		send_word(h, ENDS);
+}
+
+int heartbeat_was_told(const struct heartbeat *h) { return h->told; }
 
 void heartbeat_close(struct heartbeat *h)
 {

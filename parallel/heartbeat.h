@@ -32,6 +32,10 @@ void heartbeat_send_to(struct heartbeat *h, const struct heartbeat_card *next);
  * was never heard. Time between two calls counts for one second at most: a job that Slurm suspends is not lost when it goes
  * on. now_us is clock_us(). */
 long long heartbeat_turn(struct heartbeat *h, long long now_us);
+/* Tells the next node that the job ends, so that it need not wait for silence. */
+void heartbeat_end(struct heartbeat *h);
+/* 1 when the node before told so, as seen by heartbeat_turn. */
+int heartbeat_was_told(const struct heartbeat *h);
 void heartbeat_close(struct heartbeat *h);   /* takes NULL */
 
 #endif

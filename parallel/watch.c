@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 enum { PHASE_WORDS = 8, POLL_MS = 200, SETTLE_MS = 100, LAUNCHER_MS = 2500, ABORT_MS = 1000, STATUS_LOST = 5 };
+enum { ENDS_NOW = 2 };
 enum { STOP, SIGNALS, FIRST_PEER };   /* places in watch.polls; peer i is at FIRST_PEER + i */
 
 struct slot {
@@ -38,7 +39,7 @@ struct slot {
 };
 
 struct page {
-	atomic_int claimed;                    /* 1: one rank of this node speaks and ends the job */
+	atomic_int claimed;                    /* 1: one rank of this node speaks and ends the job; ENDS_NOW: all end */
 	struct slot slots[];
 };
 
@@ -213,15 +214,19 @@ static void end_job(int speaks)
 	abort_job();
 }
 
-/* No launcher learns that a node is gone in less than minutes: nobody to wait for. */
+/* No launcher learns that a node is gone in less than minutes, and one that ran there ends nobody: the nodes tell each other
+ * around the ring. silent_s 0: this one was told. */
 static void end_without_node(int silent_s)
 {
 	char phase[PHASE_WORDS * 8 + 1];
 	if (!claim())
 		return;   /* this node's end has begun */
 	phase_of(&watch.page->slots[watch.mine], phase);
-	say("shardrun: %s sent no sign of life for %d s during %s and is taken for lost; the job ends", watch_nodes_name(),
-	    silent_s, phase);
+	if (silent_s)
+		say("shardrun: %s sent no sign of life for %d s during %s and is taken for lost; the job ends",
+		    watch_nodes_name(), silent_s, phase);
+	watch_nodes_end();
+	atomic_store(&watch.page->claimed, ENDS_NOW);
 	abort_job();
 }
 
@@ -261,6 +266,8 @@ static void *watchdog(void *unused)
 			return unused;
 		if (watch.polls[SIGNALS].revents)
 			end_as_told();
+		if (atomic_load(&watch.page->claimed) == ENDS_NOW)
+			_exit(STATUS_LOST);
 		if (find_lost(0)) {
 			/* Slurm ends a job with SIGKILL for all: who is still there a moment later has seen a loss, not that */
 			if (launcher_ends_within(SETTLE_MS))
@@ -271,7 +278,7 @@ static void *watchdog(void *unused)
 			end_job(speaks);
 		}
 		int silent_s = watch_nodes_turn();
-		if (silent_s && !atomic_load(&watch.page->slots[watch.mine].finished))
+		if ((silent_s || watch_nodes_told()) && !atomic_load(&watch.page->slots[watch.mine].finished))
 			end_without_node(silent_s);
 		if (getppid() != watch.launcher)
 			end_without_launcher();

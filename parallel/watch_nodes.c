@@ -103,6 +103,19 @@ int watch_nodes_turn(void)
 	return silent_us > ring.silent_s * 1000000LL ? (int)(silent_us / 1000000) : 0;
 }
 
+int watch_nodes_told(void)
+{
+	const struct heartbeat *heart = atomic_load(&ring.heart);
+	return heart && heartbeat_was_told(heart);
+}
+
+void watch_nodes_end(void)
+{
+	struct heartbeat *heart = atomic_load(&ring.heart);
+	if (heart)
+		heartbeat_end(heart);
+}
+
 const char *watch_nodes_name(void) { return ring.before; }
 
 void watch_nodes_close(void)

@@ -317,7 +317,7 @@ static void add_own_part(void *arg, int thread, int n_threads)
 /* Sums the attention output over tp; this rank gets the rows that it owns. */
 static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
 {
-	size_t counts[MEMBER_MAX_CORES];
+	size_t counts[LAYOUT_MAX_TP];
 	int64_t C = s->m->n_embd;
 	for (int t = 0; t < s->grid->layout.tp; t++)
 		counts[t] = (size_t)(range_size(range_part(s->n_rows, 1, s->grid->layout.tp, t)) * (C + 1));

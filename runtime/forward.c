@@ -91,7 +91,7 @@ static enum err send_on(struct stage *s)
 
 enum err stage_gather_x(struct stage *s, int64_t unit)
 {
-	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
 	int tp = s->grid->layout.tp;
 	int64_t n = s->n_rows * s->m->n_embd;
 	if (tp == 1 || n == 0)
@@ -261,7 +261,7 @@ static void partial_product(struct stage *s, const struct weight *w, struct rang
 static enum err gather_input(struct stage *s, const float *in, struct range (*part)(const struct shard_model *, int, int),
 			     int64_t scale)
 {
-	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
 	struct shard_model sm;
 	int tp = s->grid->layout.tp;
 	int64_t width = 0, B = s->n_rows;

@@ -17,7 +17,7 @@ wait_for() {                                        # WHAT COMMAND...
 	done
 	failed "no $what within 20 s"
 	cat "$work/err"
-	kill "$job"
+	kill "$job" 2>/dev/null
 	finish
 }
 
@@ -29,11 +29,11 @@ pid_of() {                                          # RANK
 	done
 }
 
+words=(run --model "$MODEL" --quiet --tp 2 --pp 4 --prompt bug: --set generation.ignore_eos=true --max-tokens 1000)
 start() {                                           # SLOW_RANK
 	rm -f "$work/reading"
 	LD_PRELOAD=$SLOW_READ SLOW_RANK=$1 SLOW_MARK=$work/reading srun --mpi=pmix --input=none -N4 --ntasks-per-node=2 \
-		"$SHARDRUN" run --model "$MODEL" --quiet --tp 2 --pp 4 --prompt bug: --set generation.ignore_eos=true \
-		--max-tokens 1000 >"$work/out" 2>"$work/err" &
+		"$SHARDRUN" "${words[@]}" >"$work/out" 2>"$work/err" &
 	job=$!
 }
 
@@ -80,23 +80,28 @@ ranks_left() {
 	return 1
 }
 
-# srun waits for the node that is gone, for as long as the site's KillWait says; the ranks do not.
-kill_node() {                                       # NODE RANKS HOW
-	local began took
-	began=$(now_ms)
-	"$CLUSTER" "$3" "$1" 2>/dev/null
+all_ranks_end() {                                   # NAME BEGAN_MS
+	local took
 	for _ in $(seq 300); do
 		ranks_left || break
 		sleep 0.1
 	done
-	took=$(($(now_ms) - began))
-	echo "node $1, $3: the last rank ended after $took ms"
-	[ "$took" -lt 10000 ] || failed "node $1, $3: ranks went on for $took ms"
-	one_sentence "node $1, $3" "host $1 \(ranks $2\) sent no sign of life for 5 s during run and is taken for lost"
+	took=$(($(now_ms) - $2))
+	echo "$1: the last rank ended after $took ms"
+	[ "$took" -lt 10000 ] || failed "$1: ranks went on for $took ms"
+}
+
+# srun waits for the node that is gone, for as long as the site's KillWait says; the ranks do not.
+kill_node() {                                       # NODE RANKS
+	local began
+	began=$(now_ms)
+	"$CLUSTER" kill "$1" 2>/dev/null
+	all_ranks_end "node $1" "$began"
+	one_sentence "node $1" "host $1 \(ranks $2\) sent no sign of life for 5 s during run and is taken for lost"
 	wait "$job"
 	status=$?
 	echo "srun ended after $(($(now_ms) - began)) ms with status $status"
-	[ "$status" != 0 ] || failed "node $1, $3: status 0"
+	[ "$status" != 0 ] || failed "node $1: status 0"
 }
 
 start 5
@@ -112,5 +117,21 @@ kill_rank 6 n4 run
 
 start none
 wait_for text generates
-kill_node n3 4-5 kill
+kill_node n3 4-5
+"$CLUSTER" start n3
+all_idle() { [ "$(sinfo -h -t idle -o %D)" = 4 ]; }
+wait_for "four nodes" all_idle
+
+# The node that mpirun runs on: nobody is left to end the others, or to print a sentence, but they end each other.
+cat >"$work/job" <<JOB
+#!/bin/bash
+exec mpirun "$SHARDRUN" ${words[*]} >"$work/out" 2>"$work/err" </dev/null
+JOB
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+: >"$work/out"
+sbatch --no-requeue -N4 --ntasks-per-node=2 -o "$work/batch.out" "$work/job" >/dev/null
+wait_for text generates
+began=$(now_ms)
+"$CLUSTER" kill n1 2>/dev/null
+all_ranks_end "node n1, with mpirun" "$began"
 finish

@@ -86,10 +86,11 @@ on_nodes no_pmix -N2 --ntasks-per-node=2 -- --tp 2 --pp 2
 refused no_pmix 3 "srun started 4 tasks but MPI sees 1 rank in each: start with srun --mpi=pmix"
 on_nodes wide "${pairs[@]}" -- --tp 4 --pp 2
 refused wide 3 "nearest layouts of 8 ranks that work are tp "
-printf '%s\n' n1 n1 n1 n2 >"$work/hosts"
-SLURM_HOSTFILE=$work/hosts on_nodes lopsided --mpi=pmix --overcommit -N2 -n4 -m arbitrary -- --tp 2 --pp 2
+# Two ranks on one node, one on each of two more. (More ranks than CPUs on a node are no test for this Slurm: its PMIx then
+# now and then lets a rank send before another has started, which crashes in MPI_Init.)
+on_nodes lopsided --mpi=pmix -N3 -n4 -- --tp 2 --pp 2
 refused lopsided 3 "tp 2 does not fit whole into a node with 1 rank"
-SLURM_HOSTFILE=$work/hosts on_nodes lopsided_stages --mpi=pmix --overcommit -N2 -n4 -m arbitrary -- --pp 4
+on_nodes lopsided_stages --mpi=pmix -N3 -n4 -- --pp 4
 answered lopsided_stages
 
 # --- a batch job, with mpirun in it ---

@@ -90,19 +90,40 @@ static void send_bytes(const struct heartbeat_card *to, const void *data, size_t
 
 TEST(only_the_secret_counts)
 {
-	unsigned char longer[HEARTBEAT_SECRET_BYTES + 1] = { 0 };
+	enum { WHOLE = HEARTBEAT_SECRET_BYTES + 1 };   /* the secret, and a word: 1 is a sign of life */
+	unsigned char right[WHOLE + 1] = { 0 }, wrong[WHOLE];
 	open_both();
 	CU_ASSERT_NOT_EQUAL(memcmp(card_a.secret, card_b.secret, sizeof card_a.secret), 0);
-	memcpy(longer, card_b.secret, sizeof card_b.secret);
-	send_bytes(&card_b, card_b.secret, sizeof card_b.secret);
+	memcpy(right, card_b.secret, sizeof card_b.secret);
+	memcpy(wrong, card_a.secret, sizeof card_a.secret);
+	right[HEARTBEAT_SECRET_BYTES] = 1;
+	wrong[HEARTBEAT_SECRET_BYTES] = 2;
+	send_bytes(&card_b, right, WHOLE);
 	CU_ASSERT_EQUAL(turn_b(SECOND), 0);
-	send_bytes(&card_b, card_a.secret, sizeof card_a.secret);
-	send_bytes(&card_b, card_b.secret, sizeof card_b.secret - 1);
-	send_bytes(&card_b, longer, sizeof longer);
+	send_bytes(&card_b, wrong, WHOLE);
+	send_bytes(&card_b, right, WHOLE - 1);
+	send_bytes(&card_b, right, WHOLE + 1);
 	send_bytes(&card_b, "", 0);
 	CU_ASSERT_EQUAL(turn_b(2 * SECOND), SECOND);
-	send_bytes(&card_b, card_b.secret, sizeof card_b.secret);
+	CU_ASSERT_EQUAL(heartbeat_was_told(b), 0);
+	send_bytes(&card_b, right, WHOLE);
 	CU_ASSERT_EQUAL(turn_b(3 * SECOND), 0);
+	close_both();
+}
+
+TEST(the_end_is_told)
+{
+	open_both();
+	heartbeat_send_to(a, &card_b);
+	heartbeat_turn(a, SECOND);
+	turn_b(SECOND);
+	CU_ASSERT_EQUAL(heartbeat_was_told(b), 0);
+	heartbeat_end(a);
+	turn_b(SECOND + 1);
+	CU_ASSERT_EQUAL(heartbeat_was_told(b), 1);
+	turn_b(2 * SECOND);
+	CU_ASSERT_EQUAL(heartbeat_was_told(b), 1);
+	CU_ASSERT_EQUAL(heartbeat_was_told(a), 0);
 	close_both();
 }
 
@@ -124,4 +145,5 @@ TEST(a_receiver_that_is_gone_disturbs_nobody)
 
 TEST_MAIN("heartbeat", CASE(who_sends_is_not_silent_and_who_stops_is), CASE(one_sign_a_second),
 	  CASE(time_in_which_nobody_listened_does_not_count),
-	  CASE(who_was_never_heard_is_not_judged), CASE(only_the_secret_counts), CASE(a_receiver_that_is_gone_disturbs_nobody))
+	  CASE(who_was_never_heard_is_not_judged), CASE(only_the_secret_counts), CASE(the_end_is_told),
+	  CASE(a_receiver_that_is_gone_disturbs_nobody))
