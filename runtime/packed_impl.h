@@ -14,7 +14,7 @@
  * scales as floats: the same integers and floats, so the same bits. */
 
 #ifndef PACKED_TILE_TOKENS
-#define PACKED_TILE_TOKENS 4
+#define PACKED_TILE_TOKENS 1
 typedef struct { uint8_t v[PLANE_BYTES]; } codes;
 typedef struct { int32_t v[LANES]; } int_sums;
 
@@ -301,6 +301,8 @@ struct packed_kind {
 	X(type, 0, 7) X(type, 0, 8) X(type, 1, 5) X(type, 1, 6) X(type, 1, 7) X(type, 1, 8)
 #elif PACKED_TILE_TOKENS == 4
 #define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 0, 2) X(type, 0, 3) X(type, 0, 4) X(type, 1, 3) X(type, 1, 4)
+#else
+#define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 1, 1)
 #endif
 #define PACKED_TYPES(X) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_0) X(Q5_1) X(Q5_K) X(Q6_K) X(Q8_0)
 #define PACKED_FUNCTIONS(type)                                                                    \
