@@ -17,12 +17,10 @@ enum pack_form pack_form_of(enum wtype type)
 	return of_bits[pack_bits(type)];
 }
 
-static int64_t codes_bytes(enum wtype type, int64_t cols) { return cols / PACK_BLOCK * pack_bits(type) * PLANE_BYTES; }
-
 int64_t pack_panel_bytes(enum wtype type, int64_t cols)
 {
-	int64_t blocks = cols / PACK_BLOCK, heads = blocks * pack_heads_bytes(type) / 8;
-	return codes_bytes(type, cols) + (heads + PLANE_BYTES - 1) / PLANE_BYTES * PLANE_BYTES;
+	int64_t blocks = cols / PACK_BLOCK, unit = pack_unit_blocks(type);
+	return pack_unit_at(type, blocks + unit - 1);
 }
 
 int64_t pack_bytes(enum wtype type, int64_t rows, int64_t cols)
@@ -166,28 +164,28 @@ static void read_codes(int bits, const unsigned char *at, uint8_t *code)
 		}
 }
 
-/* heads: of the panel; r: the row in it. */
-static void write_head(enum wtype type, const struct block *b, unsigned char *heads, int64_t i, int64_t r)
+/* r: the row in the panel. */
+static void write_head(enum wtype type, const struct block *b, unsigned char *panel, int64_t i, int64_t r)
 {
-	unsigned char *head = heads + pack_head_at(type, i);
+	unsigned char *head = panel + pack_head_at(type, i);
 	memcpy(head + 2 * r, &b->d, 2);
 	if (pack_has_minimum(type))
 		memcpy(head + 2 * PANEL_ROWS + 2 * r, &b->m, 2);
-	if (wtypes[type].block == 256) {
-		unsigned char *scales = heads + pack_scales_at(type, i);
+	if (pack_is_super(type)) {
+		unsigned char *scales = panel + pack_scales_at(type, i);
 		scales[r] = b->scale;
 		scales[PANEL_ROWS + r] = b->second;
 	}
 }
 
-static void read_head(enum wtype type, const unsigned char *heads, int64_t i, int64_t r, struct block *b)
+static void read_head(enum wtype type, const unsigned char *panel, int64_t i, int64_t r, struct block *b)
 {
-	const unsigned char *head = heads + pack_head_at(type, i);
+	const unsigned char *head = panel + pack_head_at(type, i);
 	memcpy(&b->d, head + 2 * r, 2);
 	if (pack_has_minimum(type))
 		memcpy(&b->m, head + 2 * PANEL_ROWS + 2 * r, 2);
-	if (wtypes[type].block == 256) {
-		const unsigned char *scales = heads + pack_scales_at(type, i);
+	if (pack_is_super(type)) {
+		const unsigned char *scales = panel + pack_scales_at(type, i);
 		b->scale = scales[r];
 		b->second = scales[PANEL_ROWS + r];
 	}
@@ -202,14 +200,14 @@ static unsigned char *panel_of(const struct weight *w, int64_t r)
 
 static void write_row(const struct weight *to, int64_t r, const unsigned char *from)
 {
-	unsigned char *panel = panel_of(to, r), *heads = panel + codes_bytes(to->type, to->cols);
+	unsigned char *panel = panel_of(to, r);
 	int bits = pack_bits(to->type);
 	struct block b = { .m = 0 };
 	for (int64_t i = 0; i < to->cols / PACK_BLOCK; i++) {
 		if (from)
 			read_block(to->type, from, i, &b);
-		write_codes(bits, b.code, panel + i * bits * PLANE_BYTES + r % PANEL_ROWS * 4);
-		write_head(to->type, &b, heads, i, r % PANEL_ROWS);
+		write_codes(bits, b.code, panel + pack_codes_at(to->type, i) + r % PANEL_ROWS * 4);
+		write_head(to->type, &b, panel, i, r % PANEL_ROWS);
 	}
 }
 
@@ -224,19 +222,19 @@ void pack_rows(const struct weight *to, int64_t first, int64_t n, const unsigned
 
 void pack_widen_row(const struct weight *w, int64_t r, float *out)
 {
-	const unsigned char *panel = panel_of(w, r), *heads = panel + codes_bytes(w->type, w->cols);
+	const unsigned char *panel = panel_of(w, r);
 	int bits = pack_bits(w->type), offset = pack_offset(w->type);
 	for (int64_t i = 0; i < w->cols / PACK_BLOCK; i++, out += PACK_BLOCK) {
 		struct block b;
-		read_codes(bits, panel + i * bits * PLANE_BYTES + r % PANEL_ROWS * 4, b.code);
-		read_head(w->type, heads, i, r % PANEL_ROWS, &b);
+		read_codes(bits, panel + pack_codes_at(w->type, i) + r % PANEL_ROWS * 4, b.code);
+		read_head(w->type, panel, i, r % PANEL_ROWS, &b);
 		float first = wtype_f16_to_f32(b.d), second, minimum = 0;
 		if (w->type == WTYPE_Q6_K) {
 			second = first * (float)(int8_t)b.second;
 			first *= (float)(int8_t)b.scale;
 		} else {
 			minimum = pack_has_minimum(w->type) ? wtype_f16_to_f32(b.m) : 0.0f;
-			if (wtypes[w->type].block == 256) {
+			if (pack_is_super(w->type)) {
 				first *= (float)b.scale;
 				minimum *= (float)b.second;
 			}

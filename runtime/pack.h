@@ -2,7 +2,8 @@
  *
  * Every quantised type has one packed form. Codes are the file's integers, unsigned; scales and minimums are the file's
  * numbers, so nothing is rounded and pack_widen_row gives the bits of wtypes[type].widen. A panel is 64-byte aligned and
- * rows that are missing from the last one are zeros. It holds, for its blocks of 32 columns:
+ * rows that are missing from the last one are zeros. It is one stream of units; a unit has the heads of 1, 2 or 8 blocks of
+ * 32 columns, filled up to 64 bytes, and then their codes. The last unit's missing blocks are not written.
  *
  *   codes    bits * 64 bytes a block, blocks in order. A plane of 64 bytes has 4 bytes for each of the 16 rows; "group g"
  *            are columns 4g .. 4g+3 of the block, column 4g+j in byte j of the row's four.
@@ -11,8 +12,8 @@
  *     U6     U4's planes of the low 4 bits, then 2 planes: bits 2i, 2i+1 of plane q are the high ones of group 4q+i
  *     U8     8 planes, a group each
  *   heads    16 numbers side by side, one for each row; f16 unless said
- *     Q4_0 Q5_0 Q8_0   d                 32 bytes a block;   w = (code - 8, 16, 128) * d
- *     Q4_1 Q5_1        d, m              64 bytes a block;   w = code * d + m
+ *     Q4_0 Q5_0 Q8_0   d                 2 blocks of 32 bytes;   w = (code - 8, 16, 128) * d
+ *     Q4_1 Q5_1        d, m              1 block of 64 bytes;    w = code * d + m
  *     Q4_K Q5_K        d, -dmin          64 bytes for 8 blocks, then for each block 16 bytes of scales and 16 of minimums;
  *                                        w = code * (d * scale) + (-dmin * minimum)
  *     Q6_K             d                 32 bytes for 8 blocks, then for each block 16 int8 scales of its first 16 columns
@@ -56,26 +57,37 @@ static inline int pack_offset(enum wtype type)
 
 static inline int pack_has_minimum(enum wtype type) { return pack_bits(type) != 0 && pack_offset(type) == 0; }
 
-/* Bytes of the heads of 8 blocks. The head of block b begins at pack_head_at. */
-static inline int64_t pack_heads_bytes(enum wtype type)
+static inline int pack_is_super(enum wtype type) { return type == WTYPE_Q4_K || type == WTYPE_Q5_K || type == WTYPE_Q6_K; }
+
+/* Blocks in a unit, and bytes of its heads. */
+static inline int pack_unit_blocks(enum wtype type)
 {
-	switch (type) {
-	case WTYPE_Q4_1: case WTYPE_Q5_1: return 8 * 64;
-	case WTYPE_Q4_K: case WTYPE_Q5_K: return 64 + 8 * 32;
-	case WTYPE_Q6_K: return 32 + 8 * 32;
-	default: return 8 * 32;
-	}
+	return pack_is_super(type) ? 8 : pack_has_minimum(type) ? 1 : 2;
 }
 
-/* Of f16 d (and m); for K-quants this is the head of the 8 blocks, and pack_scales_at those of the block itself. */
+static inline int pack_unit_heads(enum wtype type) { return pack_is_super(type) ? 320 : 64; }
+
+static inline int64_t pack_unit_at(enum wtype type, int64_t block)
+{
+	int64_t blocks = pack_unit_blocks(type);
+	return block / blocks * (pack_unit_heads(type) + blocks * pack_bits(type) * PLANE_BYTES);
+}
+
+/* Where block b's things begin in a panel: codes; d; scales of K-quants. */
+static inline int64_t pack_codes_at(enum wtype type, int64_t block)
+{
+	return pack_unit_at(type, block) + pack_unit_heads(type) +
+	       block % pack_unit_blocks(type) * pack_bits(type) * PLANE_BYTES;
+}
+
 static inline int64_t pack_head_at(enum wtype type, int64_t block)
 {
-	return wtypes[type].block == 256 ? block / 8 * pack_heads_bytes(type) : block * (pack_heads_bytes(type) / 8);
+	return pack_unit_at(type, block) + (pack_unit_blocks(type) == 2 ? block % 2 * 32 : 0);
 }
 
 static inline int64_t pack_scales_at(enum wtype type, int64_t block)
 {
-	return pack_head_at(type, block) + (pack_has_minimum(type) ? 64 : 32) + block % 8 * 32;
+	return pack_unit_at(type, block) + (pack_has_minimum(type) ? 64 : 32) + block % 8 * 32;
 }
 
 /* cols is a multiple of the type's block. */

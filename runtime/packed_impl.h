@@ -14,7 +14,7 @@
  * scales as floats: the same integers and floats, so the same bits. */
 
 #ifndef PACKED_TILE_TOKENS
-#define PACKED_TILE_TOKENS 4
+#define PACKED_TILE_TOKENS 1
 typedef struct { uint8_t v[PLANE_BYTES]; } codes;
 typedef struct { int32_t v[LANES]; } int_sums;
 
@@ -116,6 +116,7 @@ enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(fl
        WIDE_TOKENS = 2 * PACKED_TILE_TOKENS + 1,  /* from here on spreading a panel pays */
        TILE_SIZES = PACKED_TILE_TOKENS + 1,
        RUNS_AT_ONCE = 8,               /* of a fixed-point sum, in one call of a tile */
+       PREFETCH_BYTES = 4096,          /* ahead in a panel, and past its end in the next */
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
        CHUNK_MIN_TOKENS = 32 };
 
@@ -174,25 +175,31 @@ INLINE codes group_codes(int bits, int wide, int p, int g, const unsigned char *
 	return codes_or(low, codes_bits(top, 4 - shift, ((1 << high) - 1) << 4));
 }
 
+/* Block b's first plane. panel: as pack.h tells, or spread. */
+INLINE const unsigned char *block_codes(enum wtype type, int wide, const unsigned char *panel, int64_t b)
+{
+	return panel + (wide ? b * WIDE_BLOCK_BYTES : pack_codes_at(type, b));
+}
+
 /* Scales of block b, and its minimums or second scales, lanes of part p. */
-INLINE void block_head(enum wtype type, int wide, int p, const unsigned char *at, const unsigned char *heads, int64_t b,
-		       part *scale, part *second)
+INLINE void block_head(enum wtype type, int wide, int p, const unsigned char *panel, int64_t b, part *scale, part *second)
 {
 	if (wide) {
-		const float *from = (const float *)(const void *)(at + PACK_GROUPS * PLANE_BYTES) + p * PART_LANES;
+		const unsigned char *at = block_codes(type, wide, panel, b) + PACK_GROUPS * PLANE_BYTES;
+		const float *from = (const float *)(const void *)at + p * PART_LANES;
 		*scale = part_load(from);
 		*second = part_load(from + LANES);
 		return;
 	}
-	const unsigned char *head = heads + pack_head_at(type, b) + p * PART_LANES * 2;
-	const unsigned char *scales = heads + pack_scales_at(type, b) + p * PART_LANES;
+	const unsigned char *head = panel + pack_head_at(type, b) + p * PART_LANES * 2;
+	const unsigned char *scales = panel + pack_scales_at(type, b) + p * PART_LANES;
 	*scale = part_of_halves(head);
 	if (type == WTYPE_Q6_K) {
 		*second = part_mul(*scale, part_of_int8(scales + LANES));
 		*scale = part_mul(*scale, part_of_int8(scales));
 	} else if (pack_has_minimum(type)) {
 		*second = part_of_halves(head + LANES * 2);
-		if (wtypes[type].block == 256) {
+		if (pack_is_super(type)) {
 			*scale = part_mul(*scale, part_of_bytes(scales));
 			*second = part_mul(*second, part_of_bytes(scales + LANES));
 		}
@@ -212,22 +219,21 @@ INLINE int32_t start_of(enum wtype type, int half, const struct act_block *x)
 	}
 }
 
-struct panel_view { const unsigned char *codes, *heads; };
-
 /* One run of blocks [from, to): out[t][r]. All arguments before `panel` are constants at every call. */
-INLINE void packed_run(enum wtype type, int wide, int n_tokens, int p, struct panel_view panel, int64_t from, int64_t to,
+INLINE void packed_run(enum wtype type, int wide, int n_tokens, int p, const unsigned char *panel, int64_t from, int64_t to,
 		       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
 {
 	const int bits = pack_bits(type), n_halves = type == WTYPE_Q6_K ? 2 : 1, n_groups = PACK_GROUPS / n_halves;
-	const int64_t stride = wide ? WIDE_BLOCK_BYTES : bits * PLANE_BYTES;
 	part acc[PACKED_TILE_TOKENS];
 	for (int t = 0; t < n_tokens; t++)
 		acc[t] = part_zero();
 	for (int64_t b = from; b < to; b++) {
-		const unsigned char *at = panel.codes + b * stride;
+		const unsigned char *at = block_codes(type, wide, panel, b);
 		const struct act_block *xs = x + b;
 		part scale, second;
-		block_head(type, wide, p, at, panel.heads, b, &scale, &second);
+		for (int i = 0; i <= bits && !wide; i++)
+			__builtin_prefetch(at + PREFETCH_BYTES + i * PLANE_BYTES);
+		block_head(type, wide, p, panel, b, &scale, &second);
 		for (int half = 0; half < n_halves; half++) {
 			int_sums s[PACKED_TILE_TOKENS];
 			for (int t = 0; t < n_tokens; t++)
@@ -250,7 +256,7 @@ INLINE void packed_run(enum wtype type, int wide, int n_tokens, int p, struct pa
 }
 
 /* The runs of [from, to), each of `run` blocks but for the last: out[i * n_tokens + t][r] of run i. */
-INLINE void packed_runs(enum wtype type, int wide, int n_tokens, struct panel_view panel, int64_t from, int64_t to, int64_t run,
+INLINE void packed_runs(enum wtype type, int wide, int n_tokens, const unsigned char *panel, int64_t from, int64_t to, int64_t run,
 			const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
 {
 	for (int p = 0; p < PARTS; p++) {
@@ -261,15 +267,15 @@ INLINE void packed_runs(enum wtype type, int wide, int n_tokens, struct panel_vi
 }
 
 /* A panel's codes a byte each, its scales floats. */
-INLINE void spread(enum wtype type, struct panel_view panel, int64_t n_blocks, unsigned char *to)
+INLINE void spread(enum wtype type, const unsigned char *panel, int64_t n_blocks, unsigned char *to)
 {
 	const int bits = pack_bits(type);
 	for (int64_t b = 0; b < n_blocks; b++, to += WIDE_BLOCK_BYTES)
 		for (int p = 0; p < PARTS; p++) {
-			const unsigned char *at = panel.codes + b * bits * PLANE_BYTES;
+			const unsigned char *at = block_codes(type, 0, panel, b);
 			float *head = (float *)(void *)(to + PACK_GROUPS * PLANE_BYTES) + p * PART_LANES;
 			part scale, second;
-			block_head(type, 0, p, at, panel.heads, b, &scale, &second);
+			block_head(type, 0, p, panel, b, &scale, &second);
 			for (int g = 0; g < PACK_GROUPS; g++)
 				codes_store(to + g * PLANE_BYTES + p * PART_LANES * 4, group_codes(bits, 0, p, g, at));
 			part_store(head, scale);
@@ -277,15 +283,15 @@ INLINE void spread(enum wtype type, struct panel_view panel, int64_t n_blocks, u
 		}
 }
 
-typedef void packed_tile(struct panel_view panel, int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx,
+typedef void packed_tile(const unsigned char *panel, int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx,
 			 float (*out)[PANEL_ROWS]);
 struct packed_kind {
 	packed_tile *tile[2][TILE_SIZES];      /* [spread panel?][tokens] */
-	void (*spread)(struct panel_view panel, int64_t n_blocks, unsigned char *to);
+	void (*spread)(const unsigned char *panel, int64_t n_blocks, unsigned char *to);
 };
 
 #define PACKED_TILE(type, wide, n)                                                                                            \
-	static void tile_##type##_##wide##_##n(struct panel_view panel, int64_t from, int64_t to, int64_t run,                \
+	static void tile_##type##_##wide##_##n(const unsigned char *panel, int64_t from, int64_t to, int64_t run,                \
 					       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])              \
 	{                                                                                                                     \
 		packed_runs(WTYPE_##type, wide, n, panel, from, to, run, x, ldx, out);                                        \
@@ -295,11 +301,13 @@ struct packed_kind {
 	X(type, 0, 7) X(type, 0, 8) X(type, 1, 5) X(type, 1, 6) X(type, 1, 7) X(type, 1, 8)
 #elif PACKED_TILE_TOKENS == 4
 #define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 0, 2) X(type, 0, 3) X(type, 0, 4) X(type, 1, 3) X(type, 1, 4)
+#else
+#define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 1, 1)
 #endif
 #define PACKED_TYPES(X) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_0) X(Q5_1) X(Q5_K) X(Q6_K) X(Q8_0)
 #define PACKED_FUNCTIONS(type)                                                                    \
 	PACKED_SIZES(PACKED_TILE, type)                                                           \
-	static void spread_##type(struct panel_view panel, int64_t n_blocks, unsigned char *to) \
+	static void spread_##type(const unsigned char *panel, int64_t n_blocks, unsigned char *to) \
 	{                                                                                         \
 		spread(WTYPE_##type, panel, n_blocks, to);                                        \
 	}
@@ -314,7 +322,7 @@ static const struct packed_kind packed_kinds[WTYPE_COUNT] = { PACKED_TYPES(PACKE
 /* A panel and the tokens that are multiplied with it before the next one. */
 struct packed_work {
 	const struct packed_kind *kind;
-	struct panel_view panel;
+	const unsigned char *panel;
 	int wide;
 	const struct act_block *x;
 	int64_t ldx, n;
@@ -331,12 +339,11 @@ static struct packed_work packed_work(const struct weight *w, int64_t r, const s
 {
 	int64_t blocks = w->cols / PACK_BLOCK;
 	struct packed_work work = { .kind = &packed_kinds[w->type], .x = x, .ldx = ldx, .n = n };
-	work.panel.codes = w->data + r / PANEL_ROWS * pack_panel_bytes(w->type, w->cols);
-	work.panel.heads = work.panel.codes + blocks * pack_bits(w->type) * PLANE_BYTES;
+	work.panel = w->data + r / PANEL_ROWS * pack_panel_bytes(w->type, w->cols);
 	work.wide = n >= WIDE_TOKENS;
 	if (work.wide) {
 		work.kind->spread(work.panel, blocks, (unsigned char *)scratch);
-		work.panel.codes = (unsigned char *)scratch;
+		work.panel = (unsigned char *)scratch;
 	}
 	return work;
 }

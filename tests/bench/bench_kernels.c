@@ -78,7 +78,7 @@ static struct weight packed_weight(enum wtype type, int64_t rows, int64_t cols, 
 static void bench_packed(const struct kernels *k, enum wtype type, int64_t rows, int64_t cols, int64_t n, int fixed, int cold)
 {
 	int64_t bytes = pack_bytes(type, rows, cols), copies = cold ? COLD_BYTES / bytes + 1 : 1, blocks = act_blocks(cols);
-	struct weight first = packed_weight(type, rows, cols, cold ? copies : 2), w = first;
+	struct weight first = packed_weight(type, rows, cols, copies), w = first;
 	float *x = random_floats(cols), *y = room(n * rows * 4), *scratch = room(KERNEL_SCRATCH_ROWS * cols * 4);
 	struct act_block *q = room(n * blocks * (int64_t)sizeof *q);
 	int64_t *acc = room(n * (rows + 1) * 8), *bad = room(n * 8), rounds = 0;
