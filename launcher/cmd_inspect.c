@@ -1,6 +1,7 @@
 /* inspect: what is in a model; with --tokenize, a filter from JSON strings to lists of ids. */
 #include "launcher/commands.h"
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "runtime/gguf.h"
 #include "runtime/tokenizer.h"
@@ -98,25 +99,35 @@ static enum err tokenize_line(const struct tokenizer *t, int64_t number, const c
 	return e ? e : out->error;
 }
 
-static enum err open_tokenizer(const char *path, struct gguf **g, struct tokenizer **t)
+/* What holds a tokenizer while it is used. */
+struct source { struct gguf *gguf; struct weights *files; };
+
+/* Whatever `run` takes as a model, and vocabularies without one: a .gguf file without tensors, a directory with tokenizer.json
+ * alone. */
+static enum err open_tokenizer(const char *path, struct source *from, struct tokenizer **t)
 {
+	char beside[1100];
 	size_t n = strlen(path);
 	if (n > 5 && !strcmp(path + n - 5, ".gguf")) {
-		TRY(gguf_open(path, g));
-		return tokenizer_open_gguf(*g, t);
+		TRY(gguf_open(path, &from->gguf));
+		return tokenizer_open_gguf(from->gguf, t);
 	}
-	return tokenizer_open_directory(path, t);
+	TRY(file_join(path, "tokenizer.json", beside, sizeof beside));
+	if (file_exists(beside))
+		return tokenizer_open_directory(path, t);
+	TRY(weights_open(path, &from->files));
+	return job_tokenizer(from->files, t);
 }
 
 static enum err tokenize(const char *path)
 {
-	struct gguf *g = NULL;
+	struct source from = { NULL, NULL };
 	struct tokenizer *t = NULL;
 	struct bytes out = { 0 };
 	char *line = NULL;
 	size_t room = 0;
 	ssize_t n;
-	enum err e = open_tokenizer(path, &g, &t);
+	enum err e = open_tokenizer(path, &from, &t);
 	for (int64_t number = 1; !e && (n = getline(&line, &room, stdin)) >= 0; number++) {
 		while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
 			n--;
@@ -127,7 +138,8 @@ static enum err tokenize(const char *path)
 	free(line);
 	bytes_free(&out);
 	tokenizer_close(t);
-	gguf_close(g);
+	gguf_close(from.gguf);
+	weights_close(from.files);
 	return e;
 }
 

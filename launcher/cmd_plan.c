@@ -3,24 +3,25 @@
 
 #include "base/mem.h"
 
-static int product_or_zero(const struct layout *l)
-{
-	return l->tp && l->pp && l->dp ? l->tp * l->pp * l->dp : 0;
-}
-
 /* How many ranks: what the layout says, else what launch says, else one for each accelerator or NUMA node, in whole
  * multiples of the axes that are given. */
-static int count_ranks(const struct recipe *r, const struct layout *l, const struct cluster *c)
+static enum err count_ranks(const struct recipe *r, const struct layout *l, const struct cluster *c, int *out)
 {
-	int n = product_or_zero(l);
-	if (n)
-		return n;
-	if (r->launch.ranks_per_node)
-		return (int)r->launch.ranks_per_node * (r->launch.nodes ? (int)r->launch.nodes : c->n_nodes);
-	for (int i = 0; i < c->n_nodes; i++)
-		n += c->nodes[i].n_devices ? c->nodes[i].n_devices : c->nodes[i].n_numa;
-	int given = (l->tp ? l->tp : 1) * (l->pp ? l->pp : 1) * (l->dp ? l->dp : 1);
-	return n < given ? given : n / given * given;
+	int64_t given = (int64_t)(l->tp ? l->tp : 1) * (l->pp ? l->pp : 1) * (l->dp ? l->dp : 1), n = 0;
+	if (l->tp && l->pp && l->dp) {
+		n = given;
+	} else if (r->launch.ranks_per_node) {
+		n = r->launch.ranks_per_node * (r->launch.nodes ? r->launch.nodes : c->n_nodes);
+	} else {
+		for (int i = 0; i < c->n_nodes; i++)
+			n += c->nodes[i].n_devices ? c->nodes[i].n_devices : c->nodes[i].n_numa;
+		n = n < given ? given : n / given * given;
+	}
+	if (n > (int64_t)c->n_nodes * MEMBER_MAX_CORES)
+		return ERR(FIT, "%lld ranks are more than %d on each of %d node%s", (long long)n, MEMBER_MAX_CORES, c->n_nodes,
+			   c->n_nodes == 1 ? "" : "s");
+	*out = (int)n;
+	return ERR_OK;
 }
 
 static enum err print_plan(const struct options *o, const struct plan *p, const struct model *m, const struct cluster *c)
@@ -44,14 +45,15 @@ static enum err plan_on(const struct options *o, const struct recipe *r, const s
 	struct model m;
 	struct place place = { 0 };
 	struct plan p = { 0 };
+	int n_ranks = 0;
 	enum err e;
 	job_wish(r, &wish);
 	for (int i = 0; i < c->n_nodes; i++)
 		wish.plan.use_devices |= c->nodes[i].n_devices > 0;
 	TRY_OR(close_files, e, weights_open(r->model.path, &w));
 	TRY_OR(close_files, e, model_describe(w, &m));
-	int ranks_per_node = (int)r->launch.ranks_per_node;
-	TRY_OR(close_files, e, place_invent(c, count_ranks(r, &wish.plan.layout, c), ranks_per_node, &place));
+	TRY_OR(close_files, e, count_ranks(r, &wish.plan.layout, c, &n_ranks));
+	TRY_OR(close_files, e, place_invent(c, n_ranks, (int)r->launch.ranks_per_node, &place));
 	TRY_OR(close_files, e, plan_make(&m, w, &place, &wish.plan, 1, &p));
 	e = print_plan(o, &p, &m, c);
 	plan_free(&p);

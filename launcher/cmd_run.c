@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct run {
 	const struct options *o;
@@ -27,15 +28,19 @@ static void phase(void *arg, const char *name)
 	watch_phase("%s", name);
 }
 
-/* The machines, each kind once, and the plan. */
+static int is_quiet(const struct run *run) { return run->recipe->runtime.log < LOG_INFO; }
+
+/* The machines and the plan. */
 static void planned(void *arg, const struct plan *p, const struct model *m, const struct place *place)
 {
 	struct run *run = arg;
 	struct bytes text = { 0 };
-	if (run->o->quiet)
+	if (p->context > m->n_context)
+		LOG_ROOT(WARN, "runtime.context is %lld, but the model was made for %lld: what it writes beyond may make no sense",
+			 (long long)p->context, (long long)m->n_context);
+	if (is_quiet(run))
 		return;
-	for (int i = 0; i < place->cluster.n_nodes; i++)
-		machine_print(&place->cluster.nodes[i], &text);
+	report_machines(&place->cluster, &text);
 	plan_print(p, m, &place->cluster, &text);
 	fputs(bytes_text(&text), stderr);
 	bytes_free(&text);
@@ -45,24 +50,37 @@ static void loading(void *arg, uint64_t done, uint64_t total)
 {
 	struct run *run = arg;
 	if (!run->loading) {
-		progress_start(&run->progress, "loading", (double)total, comm_rank(run->world) == 0 && !run->o->quiet);
+		progress_start(&run->progress, "loading", (double)total, comm_rank(run->world) == 0 && !is_quiet(run));
 		run->loading = 1;
 	}
 	progress_update(&run->progress, (double)done);
 }
 
-static enum err read_prompts(struct run *run, struct weights *files, const struct model *m)
+static enum err open_tokenizer(struct run *run, struct weights *files, const struct model *m)
 {
-	struct gguf *g = weights_gguf(files);
-	if (g)
-		TRY(tokenizer_open_gguf(g, &run->tokenizer));
-	else
-		TRY(tokenizer_open_directory(weights_directory(files), &run->tokenizer));
+	TRY(job_tokenizer(files, &run->tokenizer));
 	int64_t n_tokens = tokenizer_n_tokens(run->tokenizer);
 	if (n_tokens > m->n_vocab)
 		return ERR(MODEL, "%s: the tokenizer has %lld tokens, the model's vocabulary only %lld", weights_directory(files),
 			   (long long)n_tokens, (long long)m->n_vocab);
-	return prompts_read(run->o, run->recipe, run->tokenizer, &run->prompts);
+	return ERR_OK;
+}
+
+static enum err read_prompts(struct run *run, const struct model *m)
+{
+	TRY(prompts_read(run->o, run->recipe, run->tokenizer, &run->prompts));
+	if (run->o->logits)   /* an empty file: what cannot be written is better known before the work than after it */
+		TRY(npy_write(run->o->logits, NULL, 0, m->n_vocab));
+	return ERR_OK;
+}
+
+/* srun hands everyone a copy of stdin, and ends the job when some tasks leave theirs in the pipe; mpirun gives the others
+ * nothing to read. */
+static void drop_prompts(const struct run *run)
+{
+	char room[65536];
+	while (run->o->prompt_stdin && read(STDIN_FILENO, room, sizeof room) > 0)
+		;
 }
 
 /* Prompts are read before anything is planned: they show how many sequences and pages are of use. */
@@ -71,7 +89,10 @@ static enum err prepare(void *arg, struct weights *files, const struct model *m,
 	struct run *run = arg;
 	int64_t need[3] = { 0 };   /* sequences, pages, tokens whose logits are written */
 	int root = comm_rank(run->world) == 0;
-	TRY(comm_agree(run->world, root ? read_prompts(run, files, m) : ERR_OK));
+	TRY(comm_agree(run->world, root ? open_tokenizer(run, files, m) : ERR_OK));
+	if (!root)
+		drop_prompts(run);
+	TRY(comm_agree(run->world, root ? read_prompts(run, m) : ERR_OK));
 	for (int64_t i = 0; root && i < run->prompts->n; i++) {
 		const struct request *r = &run->prompts->requests[i];
 		need[0]++;
@@ -101,8 +122,6 @@ static enum err make_generation(const struct run *run, const struct session *s, 
 static enum err report(const struct run *run, struct session *s, const struct generation *g, struct prompts *p,
 		       const struct grid_traffic *rows)
 {
-	if (run->o->logits)
-		TRY(npy_write(run->o->logits, g->all_logits, p->requests[0].n_prompt, s->model.n_vocab));
 	if (run->o->json) {
 		json_t *object;
 		TRY(report_run_json(s, g, rows, (const char *const *)p->texts, p->answers, &object));
@@ -110,7 +129,9 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 	} else {
 		TRY(prompts_end(p));
 	}
-	if (!run->o->quiet) {
+	if (run->o->logits)
+		TRY(npy_write(run->o->logits, g->all_logits, p->requests[0].n_prompt, s->model.n_vocab));
+	if (!is_quiet(run)) {
 		if (comm_mpi_is_started_by_launcher())
 			clock_sleep_us(50000);   /* mpirun carries stdout and stderr apart: let the text arrive first */
 		report_rates(s, g);
@@ -118,7 +139,7 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 	}
 	for (int64_t i = 0; i < g->n_requests; i++)
 		if (g->answers[i].finish == FINISH_ERROR)
-			return ERR(WORK, "prompt %lld: the model gave logits that are not numbers", (long long)i);
+			return ERR(WORK, "prompt %lld: the model gave logits that are not numbers", (long long)i + 1);
 	return ERR_OK;
 }
 

@@ -30,6 +30,9 @@ enum err job_recipe_here(const struct options *o, struct recipe **out);
 enum err job_can_run(const struct recipe *r);
 /* ERR_FIT when this is one process without mpirun or srun, but the layout wants more ranks; says what to type. */
 enum err job_fits_alone(const struct recipe *r, const struct options *o);
+/* The tokenizer of a model: of its GGUF file, or beside its weights. */
+struct tokenizer;
+enum err job_tokenizer(struct weights *files, struct tokenizer **out);
 /* What the recipe wishes of a session. model_path is borrowed from the recipe. */
 void job_wish(const struct recipe *r, struct session_wish *out);
 
@@ -45,7 +48,6 @@ enum err job_session_open(struct comm *world, const struct options *o, struct jo
 enum err job_session_close(struct job_session *j, enum err e);
 
 /* --- reports (report.c) --- */
-struct tokenizer;
 void report_rates(const struct session *s, const struct generation *g);                /* to stderr, on the head */
 void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
 /* The JSON object of `run`; *out is the caller's. texts[i] belongs to answer i; prompts may hold NULL. */
@@ -54,6 +56,8 @@ enum err report_run_json(const struct session *s, const struct generation *g, co
 enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);
 enum err report_topo_json(const struct cluster *c, json_t **out);
 enum err report_inspect_json(const struct model *m, const struct weights *w, json_t **out);
+/* The machines of a cluster; a run of equal ones once, with how many more there are. */
+void report_machines(const struct cluster *c, struct bytes *to);
 /* One JSON object and a newline on stdout. Takes the object over. */
 enum err report_print_json(json_t *object);
 

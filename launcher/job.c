@@ -3,14 +3,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "parallel/watch.h"
+#include "runtime/tokenizer.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MAX_RECIPE_BYTES = 1 << 20 };
 
 int job_env_rank(void)
 {
@@ -67,18 +66,20 @@ enum err job_recipe(struct comm *world, const struct options *o, struct recipe *
 	e = comm_agree(world, e);
 free_text:
 	bytes_free(&text);
-	if (e)
+	if (e) {
 		recipe_destroy(r);
-	else
-		*out = r;
-	return e;
+		return e;
+	}
+	log_set_level((enum log_level)r->runtime.log);
+	*out = r;
+	return ERR_OK;
 }
 
 enum err job_can_run(const struct recipe *r)
 {
 	static const struct { const char *key, *words[3]; } can[] = {
 		{ "model.dtype", { "auto" } },         { "runtime.backend", { "auto", "cpu" } },
-		{ "runtime.activations", { "auto", "f32" } }, { "runtime.speculate", { "off" } },
+		{ "runtime.activations", { "auto", "int8", "f32" } }, { "runtime.speculate", { "off" } },
 	};
 	for (size_t i = 0; i < sizeof can / sizeof *can; i++) {
 		const char *word = recipe_word(r, can[i].key);
@@ -107,6 +108,12 @@ enum err job_fits_alone(const struct recipe *r, const struct options *o)
 		   (long long)wide, (long long)wide, command_name(o->command));
 }
 
+enum err job_tokenizer(struct weights *files, struct tokenizer **out)
+{
+	struct gguf *g = weights_gguf(files);
+	return g ? tokenizer_open_gguf(g, out) : tokenizer_open_directory(weights_directory(files), out);
+}
+
 void job_wish(const struct recipe *r, struct session_wish *w)
 {
 	struct layout *l = &w->plan.layout;
@@ -125,6 +132,7 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 	w->plan.sequences = r->runtime.sequences;
 	w->plan.context = r->runtime.context;
 	w->plan.kv_bytes = r->runtime.kv_bytes;
+	w->plan.arithmetic = strcmp(recipe_word(r, "runtime.activations"), "f32") ? ARITHMETIC_DEFAULT : ARITHMETIC_F32;
 	w->plan.kv_type = KV_F32;
 	for (int i = 0; i < KV_TYPE_COUNT; i++)
 		if (!strcmp(kv_type_names[i], recipe_word(r, "runtime.kv_type")))

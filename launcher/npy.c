@@ -19,7 +19,7 @@ enum err npy_write(const char *path, const float *data, int64_t rows, int64_t co
 		return ERR(IO, "%s: cannot be written: %s", path, strerror(errno));
 	size_t items = (size_t)(rows * cols);
 	int good = fwrite(prefix, 1, PREFIX, f) == PREFIX && fwrite(header, 1, (size_t)padded, f) == (size_t)padded &&
-		   fwrite(data, sizeof *data, items, f) == items;
+		   (!items || fwrite(data, sizeof *data, items, f) == items);
 	good = fclose(f) == 0 && good;
 	return good ? ERR_OK : ERR(IO, "%s: writing failed: %s", path, strerror(errno));
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* data (rows, cols), row-major. ERR_IO names the path and the reason. */
+/* data (rows, cols), row-major; may be NULL for no rows. ERR_IO names the path and the reason. */
 enum err npy_write(const char *path, const float *data, int64_t rows, int64_t cols);
 
 #endif

@@ -35,10 +35,10 @@ static enum err read_lines(struct prompts *p, FILE *in, const char *name)
 			n--;
 		if (n > 0 && line[n - 1] == '\r')
 			n--;
-		if (n > 0)
-			e = add(p, line, (size_t)n);
 		if (n > MAX_PROMPT_BYTES)
 			e = ERR(WORK, "%s: a line is longer than %d bytes", name, MAX_PROMPT_BYTES);
+		else if (n > 0)
+			e = add(p, line, (size_t)n);
 	}
 	if (!e && ferror(in))
 		e = ERR(IO, "%s: cannot be read", name);
@@ -70,6 +70,36 @@ static enum err read_all(struct prompts *p, const struct options *o)
 	return p->n ? ERR_OK : ERR(USAGE, "there is no prompt: give --prompt, --prompt-file, --prompt-ids, or lines on standard input");
 }
 
+struct seen { uint64_t hash; int64_t prompt; };
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct seen *x = a, *y = b;
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return (x->prompt > y->prompt) - (x->prompt < y->prompt);
+}
+
+/* What a prompt becomes must not depend on what stands beside it, but a prompt that is there n times has n answers: the
+ * same tokens are counted. */
+static enum err number_choices(struct prompts *p)
+{
+	struct seen *seen;
+	TRY(MEM_NEW((size_t)p->n, struct seen, &seen));
+	for (int64_t i = 0; i < p->n; i++) {
+		uint64_t h = 14695981039346656037u;   /* FNV-1a */
+		for (int64_t t = 0; t < p->tokens[i].n; t++)
+			h = (h ^ (uint32_t)p->tokens[i].ids[t]) * 1099511628211u;
+		seen[i] = (struct seen){ h, i };
+	}
+	qsort(seen, (size_t)p->n, sizeof *seen, by_hash);
+	for (int64_t i = 1; i < p->n; i++)
+		if (seen[i].hash == seen[i - 1].hash)
+			p->requests[seen[i].prompt].sample.choice = p->requests[seen[i - 1].prompt].sample.choice + 1;
+	mem_free(seen);
+	return ERR_OK;
+}
+
 static enum err make_requests(struct prompts *p)
 {
 	const struct recipe *r = p->recipe;
@@ -83,12 +113,12 @@ static enum err make_requests(struct prompts *p)
 			.prompt = p->tokens[i].ids, .n_prompt = p->tokens[i].n, .max_tokens = r->generation.max_tokens,
 			.sample = { .temperature = (float)r->generation.temperature, .top_k = (int32_t)r->generation.top_k,
 				    .top_p = (float)r->generation.top_p, .min_p = (float)r->generation.min_p,
-				    .seed = (uint64_t)r->generation.seed, .choice = (uint32_t)i },
+				    .seed = (uint64_t)r->generation.seed },
 			.all_logits = p->options->logits != NULL };
 	}
 	if (p->options->logits && p->n != 1)
 		return ERR(USAGE, "--logits takes one prompt, found %lld", (long long)p->n);
-	return ERR_OK;
+	return number_choices(p);
 }
 
 enum err prompts_read(const struct options *o, const struct recipe *r, const struct tokenizer *t, struct prompts **out)

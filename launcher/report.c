@@ -18,6 +18,33 @@ void report_rates(const struct session *s, const struct generation *g)
 		 s->load_s, s->kernels->name);
 }
 
+/* A machine without its name. */
+static void describe_nameless(const struct machine *m, struct bytes *to)
+{
+	struct machine nameless = *m;   /* borrows the arrays */
+	nameless.host[0] = '\0';
+	bytes_clear(to);
+	machine_print(&nameless, to);
+}
+
+void report_machines(const struct cluster *c, struct bytes *to)
+{
+	struct bytes first = { 0 }, next = { 0 };
+	for (int i = 0, end; i < c->n_nodes; i = end) {
+		describe_nameless(&c->nodes[i], &first);
+		for (end = i + 1; end < c->n_nodes; end++) {
+			describe_nameless(&c->nodes[end], &next);
+			if (strcmp(bytes_text(&first), bytes_text(&next)))
+				break;
+		}
+		machine_print(&c->nodes[i], to);
+		if (end - i > 1)
+			bytes_printf(to, "  and %d more like it, up to %s\n", end - i - 1, c->nodes[end - 1].host);
+	}
+	bytes_free(&first);
+	bytes_free(&next);
+}
+
 void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS])
 {
 	LOG_ROOT(INFO, "%-8s %5s %5s  %-8s %10s %14s %20s", "axis", "ranks", "nodes", "link", "calls", "bytes", "bytes between nodes");

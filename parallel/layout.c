@@ -50,6 +50,8 @@ static const char *fault_of(const struct question *q, const struct layout *l, ch
 #define FAULT(...) return snprintf(text, SENTENCE_BYTES, __VA_ARGS__), text
 	if (l->tp > m->heads)
 		FAULT("tp %d is more than the %d heads of the model", l->tp, m->heads);
+	if (l->tp > LAYOUT_MAX_TP)
+		FAULT("tp %d is more than %d ranks", l->tp, LAYOUT_MAX_TP);
 	if (!m->n_experts && l->tp > m->ffn_blocks)
 		FAULT("tp %d is more than the %d blocks of FFN columns that the model can be cut into", l->tp, m->ffn_blocks);
 	if (l->pp > m->n_layers)

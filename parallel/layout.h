@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-enum { LAYOUT_AUTO = 0, LAYOUT_MAX_STAGES = 512 };
+enum { LAYOUT_AUTO = 0, LAYOUT_MAX_STAGES = 512, LAYOUT_MAX_TP = 1024 };
 
 struct layout {
 	int tp, pp, ep, dp, etp;                 /* LAYOUT_AUTO: to be chosen by layout_complete */

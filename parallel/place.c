@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int is_lowest_of_node(struct comm *world)
@@ -12,6 +13,17 @@ static int is_lowest_of_node(struct comm *world)
 		if (comm_node_of(world, r) == comm_node_of(world, me))
 			return 0;
 	return 1;
+}
+
+/* What Slurm gave the job on each node, in MiB. The cgroup may know nothing of it: not every site lets Slurm enforce it
+ * that way, but all may end a job that takes more. */
+static void limit_by_slurm(struct machine *m)
+{
+	const char *text = getenv("SLURM_MEM_PER_NODE");
+	size_t digits = text ? strspn(text, "0123456789") : 0;
+	uint64_t bytes = digits && digits <= 12 && !text[digits] ? strtoull(text, NULL, 10) << 20 : 0;
+	if (bytes && (!m->memory_limit_bytes || bytes < m->memory_limit_bytes))
+		m->memory_limit_bytes = bytes;   /* 0 stands for all of the node */
 }
 
 /* What a rank sends: its affinity as a bit set of OS cpus, then its machine when it speaks for the node. */
@@ -26,6 +38,7 @@ static enum err describe_self(struct comm *world, struct bytes *out)
 	if (!is_lowest_of_node(world))
 		return out->error;
 	TRY(machine_read("live", &m));
+	limit_by_slurm(&m);
 	machine_encode(&m, out);
 	machine_free(&m);
 	return out->error;

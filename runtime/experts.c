@@ -9,6 +9,7 @@
  *
  * Each (expert, run of columns) contribution is multiplied by its gate in float and then converted; all sums after that are
  * exact, so neither the way nor the grouping shows in the result. */
+#include "runtime/pack.h"
 #include "runtime/stage.h"
 
 #include <string.h>
@@ -34,6 +35,7 @@ struct experts_room {
 	int32_t *list_row;     /* (max_rows * k) */
 	float *list_gate;
 	float *gathered;       /* (max_rows, C) */
+	struct act_block *gathered8, *gate8;    /* the same, and gate, as int8 */
 	float *gate, *up;      /* (max_rows, F/etp) */
 	int64_t *part;         /* (max_rows, C + 1) */
 	int64_t *bad;          /* (threads, max_rows) */
@@ -49,7 +51,7 @@ struct experts_room {
 struct experts_sizes {
 	int64_t k, B, C, E, F, own, rows, out, group, local;
 	size_t parcel;
-	int inside;
+	int inside, int8_rows;
 };
 
 static struct experts_sizes sizes_of(const struct model *m, const struct layout *l, const struct shard *s,
@@ -58,11 +60,18 @@ static struct experts_sizes sizes_of(const struct model *m, const struct layout 
 	struct experts_sizes z = { .k = m->n_expert_used, .B = limits->step_tokens, .C = m->n_embd, .E = m->n_expert,
 				   .F = range_size(s->expert_ffn), .group = l->ep * l->etp, .local = range_size(s->experts) };
 	z.inside = layout_experts_inside_tp(l);
+	z.int8_rows = limits->int8_rows;
 	z.own = z.inside ? z.B : (z.B + l->tp - 1) / l->tp;
 	z.rows = z.inside ? z.B : z.group * z.own;
 	z.out = z.inside ? 0 : z.own * (z.k < l->ep ? z.k : l->ep) * l->etp;
 	z.parcel = size_round_up(sizeof(struct parcel) + (size_t)z.k * 8, 64) + (size_t)z.C * sizeof(float);
 	return z;
+}
+
+/* Bytes of rows of `columns` activations as int8. */
+static int64_t act_room(const struct experts_sizes *z, int64_t columns)
+{
+	return z->int8_rows ? z->rows * act_blocks(columns) * (int64_t)sizeof(struct act_block) : 0;
 }
 
 #define ROOM(X, z, n_threads)                                               \
@@ -73,6 +82,8 @@ static struct experts_sizes sizes_of(const struct model *m, const struct layout 
 	X(list_row, (z).rows * (z).k * 4)                                   \
 	X(list_gate, (z).rows * (z).k * 4)                                  \
 	X(gathered, (z).rows * (z).C * 4)                                   \
+	X(gathered8, act_room(&(z), (z).C))                                 \
+	X(gate8, act_room(&(z), (z).F))                                     \
 	X(gate, (z).rows * (z).F * 4)                                       \
 	X(up, (z).rows * (z).F * 4)                                         \
 	X(part, (z).rows * ((z).C + 1) * 8)                                 \
@@ -133,12 +144,13 @@ static void route_part(void *arg, int thread, int n_threads)
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
 	int64_t begin, end, C = s->m->n_embd, E = s->m->n_expert, k = room->n_used;
+	struct act_rows x = stage_normed(s);
 	float *logits = room->logits + thread * E;
 	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = r->begin + begin; b < r->begin + end; b++) {
-		float *h = s->h + b * C;
-		s->k->rms_norm(s->x + b * C, r->w->vector[SLOT_FFN_NORM], s->m->norm_eps, C, h);
-		s->k->matmul(&r->w->w[SLOT_ROUTER], 0, E, NULL, h, C, 1, logits, E, s->scratch[thread]);
+		stage_norm_row(s, s->x + b * C, r->w->vector[SLOT_FFN_NORM], b);
+		x.f = s->h + b * C;
+		stage_product(s, thread, &r->w->w[SLOT_ROUTER], 0, E, NULL, &x, 1, logits, E);
 		s->k->route(logits, E, k, room->chosen + b * k, room->gates + b * k);
 	}
 }
@@ -174,18 +186,26 @@ static struct weight one_expert(const struct weight *stacked, int64_t n_experts,
 {
 	struct weight w = *stacked;
 	w.rows = stacked->rows / n_experts;
-	w.data = stacked->data + expert * w.rows * w.row_bytes;
+	w.data = stacked->data + expert * rank_weights_part_bytes(stacked, n_experts);
 	return w;
 }
 
 static void gather_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
-	int64_t begin, end, C = r->s->m->n_embd;
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t begin, end, C = s->m->n_embd, blocks = act_blocks(C);
 	pool_part(r->n, 1, thread, n_threads, &begin, &end);
 	for (int64_t i = begin; i < end; i++) {
-		int64_t row = r->s->experts->list_row[r->first + i];
-		memcpy(r->s->experts->gathered + i * C, r->in + (size_t)row * r->in_stride, (size_t)C * sizeof(float));
+		int64_t row = room->list_row[r->first + i];
+		memcpy(room->gathered + i * C, r->in + (size_t)row * r->in_stride, (size_t)C * sizeof(float));
+		if (!s->limits.int8_rows)
+			continue;
+		if (room->inside)      /* a token is quantised once, not for each of its experts */
+			memcpy(room->gathered8 + i * blocks, s->h8 + row * blocks, (size_t)blocks * sizeof *s->h8);
+		else
+			s->k->quantize(room->gathered + i * C, C, room->gathered8 + i * blocks);
 	}
 }
 
@@ -195,13 +215,18 @@ static void expert_up_part(void *arg, int thread, int n_threads)
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
 	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
+	struct act_rows x = { room->gathered, C, room->gathered8, act_blocks(C) };
 	struct weight gate = one_expert(&r->w->w[SLOT_EXPERT_GATE], room->n_experts, r->expert);
 	struct weight up = one_expert(&r->w->w[SLOT_EXPERT_UP], room->n_experts, r->expert);
-	pool_part(F, 1, thread, n_threads, &begin, &end);
-	s->k->matmul(&gate, begin, end, NULL, room->gathered, C, r->n, room->gate, F, s->scratch[thread]);
-	s->k->matmul(&up, begin, end, NULL, room->gathered, C, r->n, room->up, F, s->scratch[thread]);
-	for (int64_t i = 0; i < r->n; i++)
-		s->k->silu_mul(room->gate + i * F + begin, room->up + i * F + begin, end - begin);
+	pool_part(F, PACK_BLOCK, thread, n_threads, &begin, &end);
+	stage_product(s, thread, &gate, begin, end, NULL, &x, r->n, room->gate, F);
+	stage_product(s, thread, &up, begin, end, NULL, &x, r->n, room->up, F);
+	for (int64_t i = 0; i < r->n; i++) {
+		float *g = room->gate + i * F + begin;
+		s->k->silu_mul(g, room->up + i * F + begin, end - begin);
+		if (s->limits.int8_rows && begin < end)
+			s->k->quantize(g, end - begin, room->gate8 + i * act_blocks(F) + begin / PACK_BLOCK);
+	}
 }
 
 static void expert_down_part(void *arg, int thread, int n_threads)
@@ -212,12 +237,12 @@ static void expert_down_part(void *arg, int thread, int n_threads)
 	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
 	int64_t *bad = room->bad + thread * room->max_rows;
 	struct weight down = one_expert(&r->w->w[SLOT_EXPERT_DOWN], room->n_experts, r->expert);
-	pool_part(C, 1, thread, n_threads, &begin, &end);
+	struct act_rows x = { room->gate, F, room->gate8, act_blocks(F) };
+	pool_part(C, stage_unit(&down), thread, n_threads, &begin, &end);
 	memset(bad, 0, (size_t)r->n * sizeof *bad);
 	for (int64_t i = 0; i < r->n; i++)
 		memset(room->part + i * (C + 1) + begin, 0, (size_t)(end - begin) * sizeof *room->part);
-	s->k->matmul_fixed(&down, begin, end, s->m->ffn_run, room->list_gate + r->first, room->gate, F, r->n, room->part, C + 1,
-			   bad, s->scratch[thread]);
+	stage_product_fixed(s, thread, &down, begin, end, s->m->ffn_run, room->list_gate + r->first, &x, r->n, room->part, bad);
 	for (int64_t i = 0; i < r->n; i++) {
 		int64_t *to = r->acc + room->list_row[r->first + i] * (C + 1);
 		for (int64_t c = begin; c < end; c++)
@@ -292,7 +317,7 @@ static void add_own_part(void *arg, int thread, int n_threads)
 /* Sums the attention output over tp; this rank gets the rows that it owns. */
 static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
 {
-	size_t counts[MEMBER_MAX_CORES];
+	size_t counts[LAYOUT_MAX_TP];
 	int64_t C = s->m->n_embd;
 	for (int t = 0; t < s->grid->layout.tp; t++)
 		counts[t] = (size_t)(range_size(range_part(s->n_rows, 1, s->grid->layout.tp, t)) * (C + 1));

@@ -9,6 +9,7 @@
  * Every parallel region below is one pool_run: its function gets the region's arguments and its own part. */
 #include "runtime/stage.h"
 
+#include "runtime/pack.h"
 #include "runtime/rope.h"
 
 #include <string.h>
@@ -20,7 +21,8 @@ struct region {
 	const struct weight *matrix;
 	const float *vector;       /* norm weights or a bias */
 	const float *in;
-	int64_t in_stride, run, n;
+	struct act_rows rows;
+	int64_t run, n;
 	struct range out;          /* which of the C outputs the matrix's rows are */
 };
 
@@ -62,7 +64,9 @@ static void embed_part(void *arg, int thread, int n_threads)
 	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++) {
 		int64_t id = s->rows[b].token;
-		if (id >= vocab.begin && id < vocab.end)
+		if (id >= vocab.begin && id < vocab.end && s->weights->embed.form != PACK_ROWS)
+			pack_widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
+		else if (id >= vocab.begin && id < vocab.end)
 			s->k->widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
 		else
 			memset(s->x + b * C, 0, (size_t)C * sizeof(float));
@@ -87,7 +91,7 @@ static enum err send_on(struct stage *s)
 
 enum err stage_gather_x(struct stage *s, int64_t unit)
 {
-	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
 	int tp = s->grid->layout.tp;
 	int64_t n = s->n_rows * s->m->n_embd;
 	if (tp == 1 || n == 0)
@@ -108,7 +112,60 @@ static enum err receive(struct stage *s)
 	return stage_gather_x(s, 1);
 }
 
+/* --- products --- */
+
+int64_t stage_unit(const struct weight *w) { return w->form == PACK_ROWS ? 1 : PANEL_ROWS; }
+
+void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,
+		   const struct act_rows *x, int64_t n, float *y, int64_t ldy)
+{
+	if (w->form == PACK_ROWS)
+		s->k->matmul(w, begin, end, bias, x->f, x->ld, n, y, ldy, s->scratch[thread]);
+	else
+		s->k->packed_matmul(w, begin, end, bias, x->q, x->ld8, n, y, ldy, s->scratch[thread]);
+}
+
+void stage_product_fixed(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, int64_t run,
+			 const float *gate, const struct act_rows *x, int64_t n, int64_t *acc, int64_t *bad)
+{
+	int64_t lda = s->m->n_embd + 1;
+	if (w->form == PACK_ROWS)
+		s->k->matmul_fixed(w, begin, end, run, gate, x->f, x->ld, n, acc, lda, bad, s->scratch[thread]);
+	else
+		s->k->packed_fixed(w, begin, end, run, gate, x->q, x->ld8, n, acc, lda, bad, s->scratch[thread]);
+}
+
+struct quantizing { const struct kernels *k; const float *x; int64_t ld, width, n; struct act_block *to; };
+
+static void quantize_part(void *arg, int thread, int n_threads)
+{
+	struct quantizing *q = arg;
+	int64_t begin, end;
+	pool_part(q->n, 1, thread, n_threads, &begin, &end);
+	for (int64_t b = begin; b < end; b++)
+		q->k->quantize(q->x + b * q->ld, q->width, q->to + b * act_blocks(q->width));
+}
+
+void stage_quantize(struct stage *s, const float *x, int64_t ld, int64_t width, int64_t n, struct act_block *to)
+{
+	if (s->limits.int8_rows)
+		pool_run(s->pool, quantize_part, &(struct quantizing){ s->k, x, ld, width, n, to });
+}
+
 /* --- attention --- */
+
+void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b)
+{
+	int64_t C = s->m->n_embd;
+	s->k->rms_norm(x, weights, s->m->norm_eps, C, s->h + b * C);
+	if (s->limits.int8_rows)
+		s->k->quantize(s->h + b * C, C, s->h8 + b * act_blocks(C));
+}
+
+struct act_rows stage_normed(const struct stage *s)
+{
+	return (struct act_rows){ s->h, s->m->n_embd, s->h8, act_blocks(s->m->n_embd) };
+}
 
 static void norm_part(void *arg, int thread, int n_threads)
 {
@@ -117,14 +174,14 @@ static void norm_part(void *arg, int thread, int n_threads)
 	int64_t begin, end, C = s->m->n_embd;
 	pool_part(r->n, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++)
-		s->k->rms_norm(r->in + b * C, r->vector, s->m->norm_eps, C, s->h + b * C);
+		stage_norm_row(s, r->in + b * C, r->vector, b);
 }
 
 static void qkv_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t C = s->m->n_embd;
+	struct act_rows x = stage_normed(s);
 	const struct { enum slot w, bias; float *out; int64_t width; } parts[] = {
 		{ SLOT_Q, SLOT_Q_BIAS, s->q, q_width(s) },
 		{ SLOT_K, SLOT_K_BIAS, s->key, kv_width(s) },
@@ -132,9 +189,9 @@ static void qkv_part(void *arg, int thread, int n_threads)
 	};
 	for (int i = 0; i < 3; i++) {
 		int64_t begin, end;
-		pool_part(parts[i].width, 1, thread, n_threads, &begin, &end);
-		s->k->matmul(&r->w->w[parts[i].w], begin, end, r->w->vector[parts[i].bias], s->h, C, s->n_rows, parts[i].out,
-			     parts[i].width, s->scratch[thread]);
+		const struct weight *w = &r->w->w[parts[i].w];
+		pool_part(parts[i].width, stage_unit(w), thread, n_threads, &begin, &end);
+		stage_product(s, thread, w, begin, end, r->w->vector[parts[i].bias], &x, s->n_rows, parts[i].out, parts[i].width);
 	}
 }
 
@@ -186,19 +243,17 @@ static void fixed_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, C = s->m->n_embd;
-	pool_part(range_size(r->out), 1, thread, n_threads, &begin, &end);
-	s->k->matmul_fixed(r->matrix, begin, end, r->run, NULL, r->in, r->in_stride, s->n_rows, s->acc + r->out.begin, C + 1,
-			   s->bad + thread * s->limits.step_tokens, s->scratch[thread]);
+	int64_t begin, end;
+	pool_part(range_size(r->out), stage_unit(r->matrix), thread, n_threads, &begin, &end);
+	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin,
+			    s->bad + thread * s->limits.step_tokens);
 }
 
 /* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
-static void partial_product(struct stage *s, const struct weight *w, struct range out, const float *in, int64_t in_stride,
-			    int64_t run)
+static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run)
 {
 	stage_clear_acc(s, s->acc, s->n_rows);
-	pool_run(s->pool, fixed_part,
-		 &(struct region){ .s = s, .matrix = w, .out = out, .in = in, .in_stride = in_stride, .run = run });
+	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run });
 	stage_fold_bad(s, s->acc, s->n_rows);
 }
 
@@ -206,7 +261,7 @@ static void partial_product(struct stage *s, const struct weight *w, struct rang
 static enum err gather_input(struct stage *s, const float *in, struct range (*part)(const struct shard_model *, int, int),
 			     int64_t scale)
 {
-	size_t bytes[MEMBER_MAX_CORES], offsets[MEMBER_MAX_CORES];
+	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
 	struct shard_model sm;
 	int tp = s->grid->layout.tp;
 	int64_t width = 0, B = s->n_rows;
@@ -253,14 +308,15 @@ static enum err attention(struct stage *s, const struct layer_weights *w, const 
 	pool_run(s->pool, qkv_part, &r);
 	pool_run(s->pool, rope_and_store_part, &r);
 	pool_run(s->pool, attention_part, &r);
-	const float *in = s->attn;
 	int64_t width = q_width(s), D = s->m->n_head_dim;
+	struct act_rows in = { s->attn, width, s->attn8, act_blocks(width) };
 	if (s->shard.gather_attn) {
-		TRY(gather_input(s, in, shard_gathered_heads, D));
-		in = s->gathered;
+		TRY(gather_input(s, s->attn, shard_gathered_heads, D));
 		width = s->m->n_head * D;
+		in = (struct act_rows){ s->gathered, width, s->attn8, act_blocks(width) };
 	}
-	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, in, width, s->m->head_run * D);
+	stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
+	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, &in, s->m->head_run * D);
 	return ERR_OK;
 }
 
@@ -270,14 +326,17 @@ static void gate_up_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, F = range_size(s->shard.ffn), C = s->m->n_embd;
-	pool_part(F, 1, thread, n_threads, &begin, &end);
-	s->k->matmul(&r->w->w[SLOT_GATE], begin, end, r->w->vector[SLOT_GATE_BIAS], s->h, C, s->n_rows, s->gate, F,
-		     s->scratch[thread]);
-	s->k->matmul(&r->w->w[SLOT_UP], begin, end, r->w->vector[SLOT_UP_BIAS], s->h, C, s->n_rows, s->up, F,
-		     s->scratch[thread]);
-	for (int64_t b = 0; b < s->n_rows; b++)
-		s->k->silu_mul(s->gate + b * F + begin, s->up + b * F + begin, end - begin);
+	int64_t begin, end, F = range_size(s->shard.ffn);
+	struct act_rows x = stage_normed(s);
+	pool_part(F, PACK_BLOCK, thread, n_threads, &begin, &end);
+	stage_product(s, thread, &r->w->w[SLOT_GATE], begin, end, r->w->vector[SLOT_GATE_BIAS], &x, s->n_rows, s->gate, F);
+	stage_product(s, thread, &r->w->w[SLOT_UP], begin, end, r->w->vector[SLOT_UP_BIAS], &x, s->n_rows, s->up, F);
+	for (int64_t b = 0; b < s->n_rows; b++) {
+		float *gate = s->gate + b * F + begin;
+		s->k->silu_mul(gate, s->up + b * F + begin, end - begin);
+		if (s->limits.int8_rows && !s->shard.gather_ffn && begin < end)   /* whole blocks: begin is on one */
+			s->k->quantize(gate, end - begin, s->gate8 + b * act_blocks(F) + begin / PACK_BLOCK);
+	}
 }
 
 static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
@@ -285,14 +344,15 @@ static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
 	struct region r = { .s = s, .w = w, .vector = w->vector[SLOT_FFN_NORM], .in = s->x, .n = s->n_rows };
 	pool_run(s->pool, norm_part, &r);
 	pool_run(s->pool, gate_up_part, &r);
-	const float *in = s->gate;
 	int64_t width = range_size(s->shard.ffn);
+	struct act_rows in = { s->gate, width, s->gate8, act_blocks(width) };
 	if (s->shard.gather_ffn) {
-		TRY(gather_input(s, in, shard_gathered_ffn, 1));
-		in = s->gathered;
+		TRY(gather_input(s, s->gate, shard_gathered_ffn, 1));
 		width = s->m->n_ffn;
+		in = (struct act_rows){ s->gathered, width, s->attn8, act_blocks(width) };
+		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
 	}
-	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, in, width, s->m->ffn_run);
+	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run);
 	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS]);
 }
 
@@ -317,9 +377,10 @@ static void head_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, V = range_size(s->shard.vocab), C = s->m->n_embd;
-	pool_part(V, 1, thread, n_threads, &begin, &end);
-	s->k->matmul(&s->weights->head, begin, end, NULL, s->h, C, r->n, s->logits, V, s->scratch[thread]);
+	int64_t begin, end, V = range_size(s->shard.vocab);
+	struct act_rows x = stage_normed(s);
+	pool_part(V, stage_unit(&s->weights->head), thread, n_threads, &begin, &end);
+	stage_product(s, thread, &s->weights->head, begin, end, NULL, &x, r->n, s->logits, V);
 }
 
 /* logits (n, V/tp) of rows [first, first + n) of `in` (., C). */

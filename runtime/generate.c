@@ -41,11 +41,11 @@ static enum err create_loop(struct loop *l, int wants_logits)
 		int32_t number;
 		for (int64_t t = 0; t < r->n_prompt; t++)
 			if (r->prompt[t] < 0 || r->prompt[t] >= l->s->model.n_vocab)
-				return ERR(WORK, "prompt %lld: token %d is outside the vocabulary of %lld", (long long)i, r->prompt[t],
+				return ERR(WORK, "prompt %lld: token %d is outside the vocabulary of %lld", (long long)i + 1, r->prompt[t],
 					   (long long)l->s->model.n_vocab);
 		enum err e = schedule_add(l->schedule, r, &number);
 		if (e)
-			return err_context(e, "prompt %lld", (long long)i);
+			return err_context(e, "prompt %lld", (long long)i + 1);
 		TRY(MEM_NEW((size_t)(r->max_tokens < l->s->plan.context ? r->max_tokens : l->s->plan.context), int32_t,
 			    &l->g->answers[i].tokens));
 	}

@@ -6,7 +6,9 @@
 const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16" };
 const int kv_type_bytes[KV_TYPE_COUNT] = { 4, 2, 2 };
 
-const struct kernels *const kernel_tables[] = { &kernels_c, &kernels_avx2, &kernels_avx512, NULL };
+const struct kernels *const kernel_tables[] = {
+	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, NULL
+};
 
 int kernels_c_usable(void) { return 1; }
 
@@ -22,9 +24,12 @@ int kernels_avx512_usable(void)
 	return kernels_avx2_usable() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
+
+int kernels_avx512vnni_usable(void) { return kernels_avx512_usable() && __builtin_cpu_supports("avx512vnni"); }
 #else
 int kernels_avx2_usable(void) { return 0; }
 int kernels_avx512_usable(void) { return 0; }
+int kernels_avx512vnni_usable(void) { return 0; }
 #endif
 
 const struct kernels *kernels_best(void)

@@ -27,6 +27,18 @@ struct kv_layer {
 	unsigned char *k, *v;
 };
 
+/* 32 activations as int8: x = q * d, rounded to nearest even, |q| <= 127. Beside them what products need: sums of q times
+ * the offsets of weights' codes, with which the integer sums start. A line of the cache. */
+struct act_block {
+	int8_t q[32];
+	float d, ds;                     /* ds = d * (float)sum of q; both NaN when one of the 32 is not finite */
+	int32_t start8, start16, start128, start32[2];   /* -8 * sum ..; the last two: of 16 columns each */
+	int32_t unused;
+};
+
+/* Blocks of one row of activations, the last filled up with zeros. */
+static inline int64_t act_blocks(int64_t cols) { return (cols + 31) / 32; }
+
 struct kernels {
 	const char *name;                /* "c", "avx2", "avx512" */
 	int (*usable)(void);             /* does this processor have it? */
@@ -40,6 +52,15 @@ struct kernels {
 	 * one in bad[b] (the thread's own, n entries). */
 	void (*matmul_fixed)(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
 			     const float *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad,
+			     float *scratch);
+	/* The default arithmetic of quantised weights (packed_impl.h). One row of n activations to act_blocks(n) blocks. */
+	void (*quantize)(const float *x, int64_t n, struct act_block *to);
+	/* matmul and matmul_fixed for packed weights (pack.h) and rows of blocks, ldx blocks from row to row. begin is a
+	 * multiple of 16 and run one of 32; acc is indexed by r as is. scratch as for matmul. */
+	void (*packed_matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias,
+			      const struct act_block *x, int64_t ldx, int64_t n, float *y, int64_t ldy, float *scratch);
+	void (*packed_fixed)(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
+			     const struct act_block *x, int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad,
 			     float *scratch);
 	/* x[i] += (acc[i] * 2^-32 + bias[i]) for i < n, bias may be NULL; all become NaN when bad is not 0. */
 	void (*add_fixed)(float *x, const int64_t *acc, int64_t bad, const float *bias, int64_t n);

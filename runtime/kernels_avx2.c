@@ -2,6 +2,8 @@
  * the instruction set at compile time (another processor family) the table is the plain one and never usable. */
 #ifdef __AVX2__
 #include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
 
 #define PARTS 2
 #define TILE_TOKENS 3
@@ -23,6 +25,62 @@ static inline void part_sum4(const part *a, float *out)
 	__m256 u = _mm256_add_ps(_mm256_shuffle_ps(t, t, 0x88), _mm256_shuffle_ps(t, t, 0xdd));
 	_mm_storeu_ps(out, _mm_unpacklo_ps(_mm256_castps256_ps128(u), _mm256_extractf128_ps(u, 1)));
 }
+
+/* ---- packed weights: a lane is a row, half a plane of codes a register ---- */
+
+#define PACKED_TILE_TOKENS 4
+typedef __m256i codes;
+
+#define codes_load(from) _mm256_loadu_si256((const __m256i *)(const void *)(from))
+#define codes_store(to, c) _mm256_storeu_si256((__m256i *)(void *)(to), c)
+#define codes_or(a, b) _mm256_or_si256(a, b)
+#define part_set1(x) _mm256_set1_ps(x)
+#define part_mul(a, b) _mm256_mul_ps(a, b)
+#define part_store(to, p) _mm256_storeu_ps(to, p)
+#define part_of_halves(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from)))
+#define part_of_bytes(from) _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(from))))
+#define part_of_int8(from) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)(from))))
+
+/* Shifts of 16 bits: what crosses from byte to byte is masked away. */
+static inline codes codes_bits(codes c, int left, int mask)
+{
+	__m256i shifted = left < 0 ? _mm256_srli_epi16(c, -left) : _mm256_slli_epi16(c, left);
+	return _mm256_and_si256(shifted, _mm256_set1_epi8((char)mask));
+}
+
+/* Pairs of products are summed in 16 bits, which as many groups as below cannot overflow (15 * 127 * 2 * 8 = 30480), then
+ * in 32. Codes of 8 bits become signed numbers again and give their sign to the activations (128 * 127 * 2 = 32512);
+ * these sums start at 0. */
+typedef struct { __m256i wide, narrow; } int_sums;
+
+static inline int_sums sums_start(int bits, int32_t start)
+{
+	return (int_sums){ _mm256_set1_epi32(bits == 8 ? 0 : start), _mm256_setzero_si256() };
+}
+
+static inline int_sums sums_fold(int_sums s)
+{
+	s.wide = _mm256_add_epi32(s.wide, _mm256_madd_epi16(s.narrow, _mm256_set1_epi16(1)));
+	s.narrow = _mm256_setzero_si256();
+	return s;
+}
+
+static inline int_sums sums_add(int bits, int groups, int_sums s, codes c, const int8_t *x)
+{
+	int fold_after = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+	int32_t four;
+	memcpy(&four, x, sizeof four);
+	__m256i a = _mm256_set1_epi32(four);
+	if (bits == 8) {
+		__m256i w = _mm256_xor_si256(c, _mm256_set1_epi8((char)0x80));
+		a = _mm256_sign_epi8(a, w);
+		c = _mm256_abs_epi8(w);
+	}
+	s.narrow = _mm256_add_epi16(s.narrow, _mm256_maddubs_epi16(c, a));
+	return groups % fold_after ? s : sums_fold(s);
+}
+
+#define part_of_sums(bits, s) _mm256_cvtepi32_ps((s).wide)
 #endif
 
 #include "runtime/kernels_impl.h"

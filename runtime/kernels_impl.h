@@ -18,6 +18,7 @@
  * NaN. Where a result is NaN its sign and payload are not promised. */
 #include "runtime/kernels.h"
 #include "runtime/kernels_isa.h"
+#include "runtime/pack.h"
 
 #include <math.h>
 #include <string.h>
@@ -511,7 +512,10 @@ static void route(const float *logits, int64_t n, int64_t k, int32_t *experts, f
 
 static void widen_row(const struct weight *w, int64_t r, float *out)
 {
-	wtypes[w->type].widen(w->data + r * w->row_bytes, out, w->cols);
+	if (w->form == PACK_ROWS)
+		wtypes[w->type].widen(w->data + r * w->row_bytes, out, w->cols);
+	else
+		pack_widen_row(w, r, out);
 }
 
 /* The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014): a
@@ -533,9 +537,12 @@ static uint64_t digest(const float *logits, int64_t n, int64_t first_id, int64_t
 	return sum;
 }
 
+#include "runtime/packed_impl.h"
+
 #define KERNELS_TABLE(symbol, text, is_usable)                                                                          \
 	const struct kernels symbol = {                                                                                 \
 		.name = text, .usable = is_usable, .matmul = matmul, .matmul_fixed = matmul_fixed,                      \
+		.quantize = quantize, .packed_matmul = packed_matmul, .packed_fixed = packed_fixed,                     \
 		.add_fixed = add_fixed, .rms_norm = rms_norm, .silu_mul = silu_mul, .rope = rope, .kv_store = kv_store, \
 		.attention = attention, .route = route, .widen_row = widen_row, .digest = digest, .exp = exp_all        \
 	}

@@ -8,7 +8,8 @@
 int kernels_c_usable(void);
 int kernels_avx2_usable(void);
 int kernels_avx512_usable(void);
+int kernels_avx512vnni_usable(void);
 
-extern const struct kernels kernels_c, kernels_avx2, kernels_avx512;
+extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni;
 
 #endif

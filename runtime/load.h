@@ -8,9 +8,13 @@
 #include "base/pool.h"
 #include "runtime/model.h"
 
+/* F32: weights as in the file, widened to float in products: the oracle. DEFAULT: quantised weights are packed and multiply
+ * with activations as int8 (pack.h, kernels.h); other types as in F32. */
+enum arithmetic { ARITHMETIC_F32, ARITHMETIC_DEFAULT };
+
 struct layer_weights {
 	struct weight w[SLOT_COUNT];      /* this rank's part; data NULL where the model has none. Experts are stacked:
-					     rows = local experts * rows of one */
+					     rows = local experts * rows of one, each a matrix of its own */
 	float *vector[SLOT_COUNT];        /* norms and biases, widened; NULL where there is none */
 };
 
@@ -19,15 +23,18 @@ struct rank_weights {
 	float *final_norm;                /* (C) */
 	struct layer_weights *layers;     /* of this stage: layers[i] is layer shard.layers.begin + i */
 	float *rope_factors;              /* (D/2) or NULL */
+	int packed;                       /* some matrix is: activations are wanted as int8 */
 	unsigned char *block;             /* owned: all matrices */
 	uint64_t block_bytes, read_bytes;
 	struct arena *arena;              /* owned: the vectors and tables */
 };
 
 /* Bytes of memory that rank_weights_load will take for its matrices (the vectors add little). */
-uint64_t rank_weights_bytes(const struct model *m, const struct weights *w, const struct shard *s);
+uint64_t rank_weights_bytes(const struct model *m, const struct weights *w, const struct shard *s, enum arithmetic a);
+/* Bytes of one of `parts` equal matrices stacked in w. */
+int64_t rank_weights_part_bytes(const struct weight *w, int64_t parts);
 /* Not collective. progress(arg, bytes done) is called now and then; may be NULL. */
-enum err rank_weights_load(const struct model *m, struct weights *w, const struct shard *s, struct pool *pool,
+enum err rank_weights_load(const struct model *m, struct weights *w, const struct shard *s, enum arithmetic a, struct pool *pool,
 			   void (*progress)(void *arg, uint64_t done_bytes), void *arg, struct rank_weights **out);
 void rank_weights_destroy(struct rank_weights *r);
 

@@ -11,7 +11,7 @@
 #define MODEL_MAX_LAYERS INT64_C(4096)
 #define MODEL_MAX_EMBD (INT64_C(1) << 20)
 #define MODEL_MAX_HEADS (INT64_C(1) << 16)
-#define MODEL_MAX_HEAD_DIM INT64_C(4096)
+#define MODEL_MAX_HEAD_DIM INT64_C(512)          /* what kernels.h, attention, takes */
 #define MODEL_MAX_FFN (INT64_C(1) << 24)
 #define MODEL_MAX_VOCAB (INT64_C(1) << 24)
 #define MODEL_MAX_EXPERTS INT64_C(1024)          /* what kernels.h, route, takes */

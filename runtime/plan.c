@@ -1,6 +1,7 @@
 #include "runtime/plan.h"
 
 #include "base/mem.h"
+#include "runtime/pack.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,6 +17,8 @@ static enum err layout_of(const struct model *m, const struct place *p, const st
 	model_shard_model(m, &sm);
 	shard_limits(&sm, &limits);
 	TRY(layout_complete(&l, &limits, p->n_ranks, place_ranks_per_node(p)));
+	if (l.tp > MEMBER_MAX_CORES)
+		return ERR(FIT, "parallel.tp: %d ranks are more than the %d that can share a layer", l.tp, MEMBER_MAX_CORES);
 	*out = l;
 	return ERR_OK;
 }
@@ -25,6 +28,14 @@ static int rank_threads(const struct plan_wish *wish, const struct member *m)
 	if (wish->threads > 0)
 		return wish->threads;
 	return m->n_cores > 0 ? m->n_cores : 1;
+}
+
+static int has_packed_weights(const struct weights *w, enum arithmetic a)
+{
+	for (int64_t i = 0; a != ARITHMETIC_F32 && i < weights_count(w); i++)
+		if (pack_form_of(weights_at(w, i)->type) != PACK_ROWS)
+			return 1;
+	return 0;
 }
 
 /* KV pages: enough for all sequences, or what fits into kv_bytes on the rank where a page is largest. */
@@ -116,7 +127,7 @@ static enum err fill_ranks(struct plan *p, const struct model *m, const struct w
 	TRY(size_step(p));
 	for (int r = 0; r < p->n_ranks; r++) {
 		struct plan_rank *k = &p->ranks[r];
-		k->weights_bytes = rank_weights_bytes(m, w, &k->shard);
+		k->weights_bytes = rank_weights_bytes(m, w, &k->shard, wish->arithmetic);
 		k->kv_bytes = (uint64_t)(stage_page_bytes(m, &k->shard, wish->kv_type) * p->limits.n_pages);
 		k->buffer_bytes = stage_buffer_bytes(m, &p->layout, &k->shard, &p->limits, k->threads) +
 				  loop_bytes(p, m, wish, r);
@@ -132,7 +143,7 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
 	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences,
-					  .kv_type = wish->kv_type };
+					  .kv_type = wish->kv_type, .int8_rows = has_packed_weights(w, wish->arithmetic) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)
 		p.limits.step_tokens = p.context * p.limits.sequences;   /* a step cannot hold more */
 	if (p.limits.sequences > p.limits.step_tokens)

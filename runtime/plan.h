@@ -15,6 +15,7 @@ struct plan_wish {
 	int64_t step_tokens, sequences;
 	int64_t context;              /* tokens per sequence, 0: the model's, at most 4096 */
 	enum kv_type kv_type;
+	enum arithmetic arithmetic;
 	int64_t kv_bytes;             /* most KV bytes per rank; 0: room for `sequences` of `context` */
 	int64_t useful_pages;         /* more KV pages than this are of no use; 0: not known */
 	int64_t logits_tokens;        /* prompt tokens whose logits the head shall hold; 0: none */

@@ -146,6 +146,8 @@ static void fill(struct schedule *s, struct step *step, int replica, int prefill
 {
 	for (int64_t i = s->first_open; i < s->n_sequences && *budget > 0; i++) {
 		struct sequence *q = &s->sequences[i];
+		if (q->state == WAITING)
+			return;   /* requests are let in by order of arrival: so are all behind it */
 		if (q->state != RUNNING || q->replica != replica || (q->n_done < q->r.n_prompt) != prefill)
 			continue;
 		int64_t n = prefill ? q->r.n_prompt - q->n_done : 1;

@@ -27,16 +27,28 @@ static enum err agree_on_kernels(struct comm *world, const char *isa, const stru
 	return comm_agree(world, *out ? ERR_OK : ERR(FIT, "runtime.isa: this processor has no \"%s\"", isa));
 }
 
-/* A token chosen by another process is only right if all see the same model: sizes and names must agree. */
-static uint64_t fingerprint(const struct weights *w)
+static uint64_t add_to_hash(uint64_t h, const void *data, size_t bytes)
 {
-	uint64_t h = 14695981039346656037u;   /* FNV-1a */
+	const unsigned char *at = data;
+	for (size_t i = 0; i < bytes; i++)
+		h = (h ^ at[i]) * 1099511628211u;
+	return h;
+}
+
+/* A token chosen by another process is only right if all see the same model: its numbers, and the tensors' names and places
+ * must agree. */
+static uint64_t fingerprint(const struct weights *w, const struct model *m)
+{
+	const int64_t numbers[] = { m->n_layers, m->n_embd, m->n_head, m->n_kv_head, m->n_head_dim, m->n_ffn, m->n_vocab,
+				    m->n_context, m->n_expert, m->n_expert_used, m->window, m->rope, m->rope_original_context };
+	const double reals[] = { (double)m->norm_eps, m->rope_theta, m->rope_factor, m->rope_low, m->rope_high };
+	uint64_t h = add_to_hash(14695981039346656037u, numbers, sizeof numbers);   /* FNV-1a */
+	h = add_to_hash(h, reals, sizeof reals);
 	for (int64_t i = 0; i < weights_count(w); i++) {
 		const struct tensor_info *t = weights_at(w, i);
-		for (const char *c = t->name; *c; c++)
-			h = (h ^ (unsigned char)*c) * 1099511628211u;
-		h = (h ^ t->bytes) * 1099511628211u;
-		h = (h ^ t->offset) * 1099511628211u;
+		h = add_to_hash(h, t->name, strlen(t->name));
+		h = add_to_hash(h, &t->bytes, sizeof t->bytes);
+		h = add_to_hash(h, &t->offset, sizeof t->offset);
 	}
 	return h;
 }
@@ -47,7 +59,7 @@ static enum err open_model(struct session *s, const struct session_wish *wish)
 	if (!e)
 		e = model_describe(s->files, &s->model);
 	TRY(comm_agree(s->world, e));
-	uint64_t low = fingerprint(s->files), high = low;
+	uint64_t low = fingerprint(s->files, &s->model), high = low;
 	TRY(comm_allreduce(s->world, &low, 1, COMM_U64, COMM_MIN));
 	TRY(comm_allreduce(s->world, &high, 1, COMM_U64, COMM_MAX));
 	if (low != high)
@@ -83,7 +95,7 @@ static enum err load(struct session *s, const struct session_wish *wish)
 	struct loading l = { wish, model_shard_bytes(&s->model, s->files, &me->shard) };
 	s->expected_read_bytes = l.total;
 	TRY(make_pool(s, wish));
-	TRY(rank_weights_load(&s->model, s->files, &me->shard, s->pool, loading, &l, &weights));
+	TRY(rank_weights_load(&s->model, s->files, &me->shard, wish->plan.arithmetic, s->pool, loading, &l, &weights));
 	s->read_bytes = weights->read_bytes;
 	enum err e = stage_create(&s->model, s->grid, s->kernels, s->pool, weights, &s->plan.limits, &s->stage);
 	if (e)

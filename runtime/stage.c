@@ -23,6 +23,12 @@ static int64_t gathered_columns(const struct model *m, const struct shard *s)
 	return max_of(s->gather_attn ? m->n_head * m->n_head_dim : 0, s->gather_ffn ? m->n_ffn : 0);
 }
 
+/* Bytes of one row of `columns` activations as int8. */
+static int64_t act_room(const struct stage_limits *limits, int64_t columns)
+{
+	return limits->int8_rows ? act_blocks(columns) * (int64_t)sizeof(struct act_block) : 0;
+}
+
 /* Longest row of any matrix that a thread widens. */
 static int64_t longest_row(const struct model *m, const struct shard *s)
 {
@@ -47,6 +53,9 @@ static int64_t logits_rows(const struct shard *s, const struct stage_limits *lim
 	X(value, (B) * range_size((s)->kv_heads) * (D) * 4)                 \
 	X(gate, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)         \
 	X(up, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)           \
+	X(h8, (B) * act_room(limits, C))                                    \
+	X(attn8, (B) * act_room(limits, max_of(range_size((s)->heads) * (D), gathered_columns(m, s)))) \
+	X(gate8, (B) * act_room(limits, m->n_expert ? 0 : range_size((s)->ffn))) \
 	X(gathered, (B) * gathered_columns(m, s) * 4)                       \
 	X(unsorted, (B) * gathered_columns(m, s) * 4)                       \
 	X(acc, (B) * ((C) + 1) * 8)                                         \

@@ -18,6 +18,7 @@ struct stage_limits {
 	int64_t sequences;        /* most slices of one replica in one step */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
 	enum kv_type kv_type;
+	int int8_rows;            /* room for activations as int8, for packed weights */
 };
 
 /* One row of the batch: a token of this replica. */
@@ -51,6 +52,7 @@ struct stage {
 	float *h;                          /* (B, C) normed */
 	float *q, *key, *value, *attn;     /* (B, H/tp * D), (B, K/tp * D) twice, (B, H/tp * D) */
 	float *gate, *up;                  /* (B, F/tp) of a dense FFN */
+	struct act_block *h8, *attn8, *gate8;   /* h, attn (or what was gathered), gate as int8; (B, blocks of the row) */
 	float *gathered, *unsorted;        /* (B, H * D or F): the input of a matrix that is not cut along K, see shard.h */
 	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks */
 	int64_t *bad;                      /* (threads, B) */
@@ -87,6 +89,27 @@ enum err experts_forward(struct stage *s, const struct layer_weights *w);
 enum err stage_reduce_into_x(struct stage *s, const float *bias);
 /* Gathers x over tp: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
 enum err stage_gather_x(struct stage *s, int64_t unit);
+/* --- products of rows with a matrix, in the arithmetic that the matrix is in --- */
+
+/* Rows of activations (., ld) in float and, for packed matrices, as int8 (., ld8 blocks). */
+struct act_rows {
+	const float *f;
+	int64_t ld;
+	const struct act_block *q;
+	int64_t ld8;
+};
+/* Row b of s->h (and s->h8) = the norm of x (C). */
+void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b);
+struct act_rows stage_normed(const struct stage *s);     /* s->h */
+/* What threads cut the rows of a matrix into. */
+int64_t stage_unit(const struct weight *w);
+void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,
+		   const struct act_rows *x, int64_t n, float *y, int64_t ldy);
+void stage_product_fixed(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, int64_t run,
+			 const float *gate, const struct act_rows *x, int64_t n, int64_t *acc, int64_t *bad);
+/* Rows [0, n) of x (., ld) of `width` columns to int8, by all threads; nothing when no weights are packed. */
+void stage_quantize(struct stage *s, const float *x, int64_t ld, int64_t width, int64_t n, struct act_block *to);
+
 /* Sets s->acc rows to 0. Adds the threads' bad counts to acc's last column. */
 void stage_clear_acc(struct stage *s, int64_t *acc, int64_t n);
 void stage_fold_bad(struct stage *s, int64_t *acc, int64_t n);

@@ -35,11 +35,15 @@ static inline float wtype_bf16_to_f32(uint16_t h)
 	return v.f;
 }
 
-/* A matrix in memory: rows of `cols` items, row-major, outputs x inputs (R, C). Vectors have rows 1. */
+/* How a matrix lies in memory: rows as in the file, or panels of interleaved rows with codes of that many bits (pack.h). */
+enum pack_form { PACK_ROWS, PACK_U4, PACK_U5, PACK_U6, PACK_U8 };
+
+/* A matrix in memory: rows of `cols` items, outputs x inputs (R, C). Vectors have rows 1. */
 struct weight {
 	enum wtype type;
-	int64_t rows, cols, row_bytes;
-	unsigned char *data;         /* not owned */
+	int64_t rows, cols, row_bytes;   /* of a row as in the file */
+	unsigned char *data;             /* not owned */
+	enum pack_form form;             /* PACK_ROWS unless pack_rows made it */
 };
 
 #endif

@@ -21,6 +21,7 @@ struct bits_run {
 	int threads;
 	int64_t step_tokens, sequences, new_tokens;
 	enum kv_type kv_type;
+	enum arithmetic arithmetic;
 	const char *isa;
 	int tp_across_nodes;
 	const struct bits_prompt *prompts;
@@ -40,7 +41,7 @@ struct bits_result {
 	struct layout layout;                       /* as completed */
 };
 
-struct bits_job { const struct bits_run *run; struct bits_result *result; };
+struct bits_job { const struct bits_run *run; struct bits_result *result; struct cluster cluster; };
 
 static inline enum err bits_generate(struct comm *world, struct session *s, const struct bits_run *b, struct bits_result *out)
 {
@@ -79,10 +80,8 @@ static inline enum err bits_body(struct comm *world, void *arg)
 {
 	struct bits_job *j = arg;
 	const struct bits_run *b = j->run;
-	struct cluster c;
 	struct place place = { 0 };
 	struct session *s = NULL;
-	char spec[64];
 	struct session_wish wish = { .model_path = b->model, .isa = b->isa ? b->isa : "auto" };
 	wish.plan.layout = b->layout;
 	wish.plan.layout.tp_across_nodes = b->tp_across_nodes;
@@ -91,10 +90,8 @@ static inline enum err bits_body(struct comm *world, void *arg)
 	wish.plan.sequences = b->sequences ? b->sequences : 4;
 	wish.plan.context = 256;
 	wish.plan.kv_type = b->kv_type;
-	snprintf(spec, sizeof spec, "%d x pack:1 core:32 pu:1", b->nodes ? b->nodes : 1);
-	TRY(cluster_read(spec, &c));
-	enum err e = place_invent(&c, b->ranks, 0, &place);
-	cluster_free(&c);
+	wish.plan.arithmetic = b->arithmetic;
+	enum err e = place_invent(&j->cluster, b->ranks, 0, &place);
 	if (!e)
 		e = session_create(world, &wish, &place, &s);
 	if (!e)
@@ -107,12 +104,17 @@ static inline enum err bits_body(struct comm *world, void *arg)
 static inline enum err bits_run(const struct bits_run *b, struct bits_result *out)
 {
 	int node_of[64] = { 0 }, nodes = b->nodes ? b->nodes : 1;
-	struct bits_job j = { b, out };
+	struct bits_job j = { .run = b, .result = out };
+	char spec[64];
 	memset(out, 0, sizeof *out);
+	snprintf(spec, sizeof spec, "%d x pack:1 core:32 pu:1", nodes);
+	TRY(cluster_read(spec, &j.cluster));    /* here, not in the ranks: it forks, which threads do not take well */
 	for (int n = 0, r = 0; n < nodes; n++)                /* as place_invent spreads them */
 		for (int k = 0; k < b->ranks / nodes + (n < b->ranks % nodes) && r < 64; k++)
 			node_of[r++] = n;
-	return comm_inproc_run(b->ranks, node_of, bits_body, &j);
+	enum err e = comm_inproc_run(b->ranks, node_of, bits_body, &j);
+	cluster_free(&j.cluster);
+	return e;
 }
 
 /* expected.json: prompts and greedy continuations made by another implementation. Gives the number read. */

@@ -1,12 +1,15 @@
-/* Prints the speed of the kernels that take the time of a step, for every table that runs here, on one thread, by the
- * time this thread had a core. */
+/* Prints the speed of the kernels that take the time of a step, on one thread, by the time this thread had a core.
+ * Arguments: names of tables (all that run here otherwise). */
 #include "runtime/kernels.h"
+#include "runtime/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { ROWS = 576, COLS = 1536, MAX_TOKENS = 64, RUN = 96, HEAD_DIM = 64, CONTEXT = 1024 };
+enum { MAX_TOKENS = 512, RUN = 96, HEAD_DIM = 64, CONTEXT = 1024, MEASURE_US = 60000,
+       COLD_BYTES = 400 << 20 };   /* of copies of a matrix that one token walks: more than the caches hold */
 
 static long long used_us(void)
 {
@@ -22,60 +25,120 @@ static float random_float(void)
 	return (float)(state >> 8) * 0x1p-23f - 1.0f;
 }
 
+static void *room(int64_t bytes)
+{
+	void *p = aligned_alloc(64, (size_t)((bytes + 63) / 64 * 64));
+	if (!p)
+		exit(1);
+	return memset(p, 0, (size_t)bytes);
+}
+
 static float *random_floats(int64_t n)
 {
-	float *x = malloc((size_t)n * sizeof *x);
-	if (!x)
-		exit(1);
+	float *x = room(n * (int64_t)sizeof *x);
 	for (int64_t i = 0; i < n; i++)
 		x[i] = random_float();
 	return x;
 }
 
-/* A weight of random numbers: for the quantised type random nibbles with scale and offset 1 (half 0x3c00). */
-static struct weight random_weight(enum wtype type)
+/* A weight of random bytes in which every f16 is small (exponents of the high byte kept down). */
+static struct weight random_weight(enum wtype type, int64_t rows, int64_t cols)
 {
-	struct weight w = { type, ROWS, COLS, wtype_row_bytes(type, COLS), NULL };
+	struct weight w = { type, rows, cols, wtype_row_bytes(type, cols), NULL, PACK_ROWS };
 	if (type == WTYPE_F32) {
-		w.data = (unsigned char *)random_floats(ROWS * COLS);
+		w.data = (unsigned char *)random_floats(rows * cols);
 		return w;
 	}
-	int64_t bytes = w.row_bytes * ROWS;
-	w.data = malloc((size_t)bytes);
-	if (!w.data)
-		exit(1);
-	for (int64_t i = 0; i < bytes; i++) {
-		int64_t place = i % wtypes[type].block_bytes;
-		w.data[i] = place < 4 ? (place & 1 ? 0x3c : 0) : (unsigned char)(random_float() * 127.0f + 128.0f);
-	}
+	int64_t bytes = w.row_bytes * rows;
+	w.data = room(bytes);
+	for (int64_t i = 0; i < bytes; i++)
+		w.data[i] = (unsigned char)(random_float() * 127.0f + 128.0f) & 0x3b;
 	return w;
 }
 
-static void bench_matmul(const struct kernels *k, enum wtype type, int64_t n, int fixed)
+static struct weight packed_weight(enum wtype type, int64_t rows, int64_t cols, int64_t copies)
 {
-	struct weight w = random_weight(type);
-	float *x = random_floats(MAX_TOKENS * COLS), *y = random_floats(MAX_TOKENS * ROWS);
-	float *scratch = random_floats(KERNEL_SCRATCH_ROWS * COLS);
-	int64_t *acc = calloc(MAX_TOKENS * ROWS, sizeof *acc), bad[MAX_TOKENS] = { 0 }, rounds = 0;
+	struct weight raw = random_weight(type, rows, cols), w = raw;
+	int64_t bytes = pack_bytes(type, rows, cols);
+	w.form = pack_form_of(type);
+	w.data = room(bytes * copies);
+	long long start = used_us();
+	pack_rows(&w, 0, rows, raw.data);
+	long long used = used_us() - start;
+	if (copies == 1)
+		printf("        packing      %-5s %4d x %-4d %8.0f M weights/s\n", wtypes[type].name, (int)rows, (int)cols,
+		       (double)(rows * cols) / (double)(used + 1));
+	for (int64_t i = 1; i < copies; i++)
+		memcpy(w.data + i * bytes, w.data, (size_t)bytes);
+	free(raw.data);
+	return w;
+}
+
+/* n = 1 walks copies that no cache holds, so that the rate is memory's. */
+static void bench_packed(const struct kernels *k, enum wtype type, int64_t rows, int64_t cols, int64_t n, int fixed, int cold)
+{
+	int64_t bytes = pack_bytes(type, rows, cols), copies = cold ? COLD_BYTES / bytes + 1 : 1, blocks = act_blocks(cols);
+	struct weight first = packed_weight(type, rows, cols, copies), w = first;
+	float *x = random_floats(cols), *y = room(n * rows * 4), *scratch = room(KERNEL_SCRATCH_ROWS * cols * 4);
+	struct act_block *q = room(n * blocks * (int64_t)sizeof *q);
+	int64_t *acc = room(n * (rows + 1) * 8), *bad = room(n * 8), rounds = 0;
+	for (int64_t b = 0; b < n; b++)
+		k->quantize(x, cols, q + b * blocks);
 	long long start = used_us(), used;
 	do {
+		w.data = first.data + rounds % copies * bytes;
 		if (fixed)
-			k->matmul_fixed(&w, 0, ROWS, RUN, NULL, x, COLS, n, acc, ROWS, bad, scratch);
+			k->packed_fixed(&w, 0, rows, RUN, NULL, q, blocks, n, acc, rows + 1, bad, scratch);
 		else
-			k->matmul(&w, 0, ROWS, NULL, x, COLS, n, y, ROWS, scratch);
+			k->packed_matmul(&w, 0, rows, NULL, q, blocks, n, y, rows, scratch);
 		rounds++;
 		used = used_us() - start;
-	} while (used < 200000);
-	printf("%-7s %-12s %-5s n=%-3d %8.2f GFLOP/s\n", k->name, fixed ? "matmul_fixed" : "matmul", wtypes[type].name,
-	       (int)n, 2.0 * ROWS * COLS * (double)n * (double)rounds / (double)used / 1e3);
-	free(w.data), free(x), free(y), free(scratch), free(acc);
+	} while (used < MEASURE_US || rounds < 2);
+	printf("%-10s %-13s %-5s %4d x %-4d n=%-3d%s %8.1f G op/s %7.2f GB/s\n", k->name, fixed ? "packed_fixed" : "packed_matmul",
+	       wtypes[type].name, (int)rows, (int)cols, (int)n, cold ? " cold" : "     ",
+	       2.0 * (double)(rows * cols * n * rounds) / (double)used / 1e3, (double)(bytes * rounds) / (double)used / 1e3);
+	free(first.data), free(x), free(y), free(scratch), free(q), free(acc), free(bad);
+}
+
+static void bench_matmul(const struct kernels *k, enum wtype type, int64_t n)
+{
+	enum { ROWS = 576, COLS = 1536 };
+	struct weight w = random_weight(type, ROWS, COLS);
+	float *x = random_floats(n * COLS), *y = room(n * ROWS * 4), *scratch = room(KERNEL_SCRATCH_ROWS * COLS * 4);
+	int64_t rounds = 0;
+	long long start = used_us(), used;
+	do {
+		k->matmul(&w, 0, ROWS, NULL, x, COLS, n, y, ROWS, scratch);
+		rounds++;
+		used = used_us() - start;
+	} while (used < MEASURE_US);
+	printf("%-10s matmul        %-5s %4d x %-4d n=%-3d      %8.1f G op/s\n", k->name, wtypes[type].name, ROWS, COLS, (int)n,
+	       2.0 * ROWS * COLS * (double)n * (double)rounds / (double)used / 1e3);
+	free(w.data), free(x), free(y), free(scratch);
+}
+
+static void bench_quantize(const struct kernels *k)
+{
+	enum { COLS = 1536 };
+	float *x = random_floats(COLS);
+	struct act_block *q = room(act_blocks(COLS) * (int64_t)sizeof *q);
+	int64_t rounds = 0;
+	long long start = used_us(), used;
+	do {
+		for (int i = 0; i < 100; i++)
+			k->quantize(x, COLS, q);
+		rounds += 100;
+		used = used_us() - start;
+	} while (used < MEASURE_US);
+	printf("%-10s quantize      %8.2f G activations/s\n", k->name, (double)(COLS * rounds) / (double)used / 1e3);
+	free(x), free(q);
 }
 
 static void bench_attention(const struct kernels *k, enum kv_type type)
 {
 	int32_t pages[CONTEXT / KV_PAGE_TOKENS];
 	float *keys = random_floats(CONTEXT * HEAD_DIM), *values = random_floats(CONTEXT * HEAD_DIM), out[HEAD_DIM];
-	struct kv_layer kv = { type, 1, HEAD_DIM, calloc(CONTEXT * HEAD_DIM, 4), calloc(CONTEXT * HEAD_DIM, 4) };
+	struct kv_layer kv = { type, 1, HEAD_DIM, room(CONTEXT * HEAD_DIM * 4), room(CONTEXT * HEAD_DIM * 4) };
 	int64_t rounds = 0;
 	for (int i = 0; i < CONTEXT / KV_PAGE_TOKENS; i++)
 		pages[i] = i;
@@ -86,24 +149,41 @@ static void bench_attention(const struct kernels *k, enum kv_type type)
 		k->attention(&kv, pages, 0, CONTEXT - 1, 0, 0.125f, keys, out);
 		rounds++;
 		used = used_us() - start;
-	} while (used < 200000);
-	printf("%-7s attention    %-5s D=%-3d %8.2f ns per position\n", k->name, kv_type_names[type], HEAD_DIM,
+	} while (used < MEASURE_US);
+	printf("%-10s attention     %-5s D=%-3d %8.2f ns per position\n", k->name, kv_type_names[type], HEAD_DIM,
 	       (double)used * 1e3 / CONTEXT / (double)rounds);
 	free(keys), free(values), free(kv.k), free(kv.v);
 }
 
-int main(void)
+static int wanted(const struct kernels *k, int argc, char **argv)
 {
-	static const int tokens[] = { 1, 8, 64 };
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], k->name))
+			return k->usable();
+	return argc == 1 && k->usable();
+}
+
+int main(int argc, char **argv)
+{
+	static const enum wtype types[] = { WTYPE_Q4_0, WTYPE_Q4_1, WTYPE_Q8_0, WTYPE_Q5_0, WTYPE_Q4_K, WTYPE_Q6_K };
+	static const int tokens[] = { 1, 2, 4, 8, 16, 64, 512 };
 	for (int i = 0; kernel_tables[i]; i++) {
 		const struct kernels *k = kernel_tables[i];
-		if (!k->usable())
+		if (!wanted(k, argc, argv))
 			continue;
-		for (int n = 0; n < 3; n++) {
-			bench_matmul(k, WTYPE_F32, tokens[n], 0);
-			bench_matmul(k, WTYPE_Q4_1, tokens[n], 0);
-			bench_matmul(k, WTYPE_F32, tokens[n], 1);
-		}
+		for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+			for (int wide = 0; wide < 2; wide++) {
+				int64_t rows = wide ? 1024 : 576, cols = wide ? 4096 : 1536;
+				bench_packed(k, types[t], rows, cols, 1, 0, 1);
+				for (size_t n = 0; n < sizeof tokens / sizeof tokens[0]; n++)
+					bench_packed(k, types[t], rows, cols, tokens[n], 0, 0);
+				bench_packed(k, types[t], rows, cols, 8, 1, 0);
+				bench_packed(k, types[t], rows, cols, 512, 1, 0);
+			}
+		bench_quantize(k);
+		bench_matmul(k, WTYPE_F32, 1);
+		bench_matmul(k, WTYPE_F32, 64);
+		bench_matmul(k, WTYPE_Q4_1, 64);
 		for (int type = 0; type < KV_TYPE_COUNT; type++)
 			bench_attention(k, (enum kv_type)type);
 	}

@@ -2,6 +2,7 @@
  * timeout: 600
  * Logits are right: every checkpoint of tests/golden/models gives what transformers computed, within 1e-4, and every layout,
  * chunk and number of threads gives the bits of one rank while reading exactly its part of the weights. */
+#include "tests/files.h"
 #include "tests/golden_logits.h"
 #include "tests/test.h"
 
@@ -220,6 +221,92 @@ TEST(neighbours_do_not_show)
 	}
 }
 
+/* A golden model with one item of one tensor replaced. */
+static void make_broken(const struct test_dir *d, const char *golden, const char *tensor, float item)
+{
+	struct bytes file = { 0 }, config = { 0 };
+	struct weights *w;
+	char from[512];
+	snprintf(from, sizeof from, MODELS "%s/config.json", golden);
+	CU_ASSERT_EQUAL_FATAL(file_read_all(from, 1 << 20, &config), ERR_OK);
+	snprintf(from, sizeof from, MODELS "%s/model.safetensors", golden);
+	CU_ASSERT_EQUAL_FATAL(file_read_all(from, 1 << 20, &file), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(weights_open(from, &w), ERR_OK);
+	const struct tensor_info *t = weights_find(w, tensor);
+	CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+	memcpy(file.data + t->offset + 4 * 100, &item, sizeof item);
+	weights_close(w);
+	test_write(d, "model.safetensors", file.data, file.size);
+	test_write(d, "config.json", config.data, config.size);
+	bytes_free(&file);
+	bytes_free(&config);
+}
+
+/* Weights that are not numbers, or give sums out of the fixed point's range, end the answer with an error on any layout. */
+TEST(logits_that_are_not_numbers_are_an_error_everywhere)
+{
+	static const float items[] = { NAN, INFINITY, 1e30f };
+	struct test_dir d;
+	test_dir_make(&d);
+	CHECK_OK(read_prompt(&models[0]));
+	for (int i = 0; i < 3; i++)
+		for (int tp = 1; tp <= 3; tp++) {
+			struct bits_run b = base(&models[0]);
+			struct bits_result r;
+			make_broken(&d, "llama-tied", "model.layers.0.mlp.down_proj.weight", items[i]);
+			b.model = d.path;
+			b.layout.tp = tp;
+			b.layout.pp = 1 + i % 2;
+			b.ranks = tp * b.layout.pp;
+			b.step_tokens = tp == 2 ? 7 : 512;
+			b.all_logits = other;
+			memset(other, 0, sizeof other);
+			CHECK_OK(bits_run(&b, &r));
+			CU_ASSERT_EQUAL(r.n_tokens[0], 0);
+			CU_ASSERT(isnan(other[MAX_LOGITS - 1]));
+		}
+	test_dir_remove(&d);
+}
+
+/* One broken expert of the last layer: only the tokens that it serves are lost, and the same ones on any layout. */
+TEST(a_broken_expert_spoils_its_tokens_alone)
+{
+	static const struct layout layouts[] = {
+		{ .tp = 1, .pp = 1, .dp = 1 }, { .tp = 3, .pp = 1, .dp = 1, .ep = 3, .etp = 1 },
+		{ .tp = 2, .pp = 2, .dp = 1, .ep = 1, .etp = 2 }, { .tp = 2, .pp = 1, .dp = 2, .ep = 4, .etp = 1 },
+		{ .tp = 2, .pp = 1, .dp = 2, .ep = 2, .etp = 2 }, { .tp = 1, .pp = 2, .dp = 3, .ep = 3, .etp = 1 },
+	};
+	struct golden g = { .name = "mixtral-8x2" };
+	struct test_dir d;
+	test_dir_make(&d);
+	CHECK_OK(run_one(&g));
+	make_broken(&d, g.name, "model.layers.1.block_sparse_moe.experts.0.w2.weight", NAN);
+	for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+		struct bits_run b = base(&g);
+		struct bits_result r;
+		int lost = 0, wrong = 0;
+		static unsigned char first[40];
+		b.model = d.path;
+		b.layout = layouts[i];
+		b.ranks = b.layout.tp * b.layout.pp * b.layout.dp;
+		b.all_logits = other;
+		CHECK_OK(bits_run(&b, &r));
+		for (int at = 0; at < 40; at++) {
+			int nan = isnan(other[at * 131]) != 0;
+			lost += nan;
+			wrong += !nan && memcmp(one + at * 131, other + at * 131, 131 * sizeof(float));
+			if (i == 0)
+				first[at] = (unsigned char)nan;
+			wrong += first[at] != nan;
+		}
+		CU_ASSERT(lost > 0 && lost < 40);
+		CU_ASSERT_EQUAL(wrong, 0);
+	}
+	test_dir_remove(&d);
+}
+
 TEST_MAIN("golden logits", CASE(logits_are_those_of_transformers), CASE(every_layout_gives_the_bits_of_one_rank),
 	  CASE(bytes_read_are_the_tensors_and_what_is_held_twice), CASE(more_tp_ranks_than_parts_are_refused),
-	  CASE(chunks_and_threads_do_not_show), CASE(neighbours_do_not_show))
+	  CASE(chunks_and_threads_do_not_show), CASE(neighbours_do_not_show),
+	  CASE(logits_that_are_not_numbers_are_an_error_everywhere),
+	  CASE(a_broken_expert_spoils_its_tokens_alone))

@@ -18,32 +18,6 @@ static float lane_dot(const float *a, const float *b, int64_t n)
 	return lane[0];
 }
 
-/* Random bytes, with the sign and exponent of every f16 in them kept small. */
-static struct weight random_weight(enum wtype type, int64_t rows, int64_t cols)
-{
-	static const int halves[WTYPE_COUNT][3] = {   /* how many f16 numbers a block has, and where */
-		[WTYPE_Q8_0] = { 1, 0 }, [WTYPE_Q4_0] = { 1, 0 }, [WTYPE_Q4_1] = { 2, 0, 2 }, [WTYPE_Q5_0] = { 1, 0 },
-		[WTYPE_Q5_1] = { 2, 0, 2 }, [WTYPE_Q4_K] = { 2, 0, 2 }, [WTYPE_Q5_K] = { 2, 0, 2 }, [WTYPE_Q6_K] = { 1, 208 }
-	};
-	struct weight w = { type, rows, cols, wtype_row_bytes(type, cols), NULL };
-	int64_t bytes = w.row_bytes * rows, size = wtypes[type].block_bytes;
-	w.data = room((size_t)bytes);
-	for (int64_t i = 0; i < bytes; i++)
-		w.data[i] = (unsigned char)random_u32();
-	for (int64_t block = 0; block < bytes; block += size) {
-		if (type == WTYPE_F32) {
-			float f = random_float();
-			memcpy(w.data + block, &f, 4);
-		} else if (type == WTYPE_F16 || type == WTYPE_BF16) {
-			w.data[block + 1] &= 0xbf;
-		} else {
-			for (int h = 0; h < halves[type][0]; h++)
-				w.data[block + halves[type][1 + h] + 1] &= 0xaf;
-		}
-	}
-	return w;
-}
-
 struct shape { int64_t rows, cols, begin, end, n, ldx, ldy; };
 
 static struct shape random_shape(enum wtype type)
@@ -155,7 +129,7 @@ TEST(fixed_point_sums_add_every_run_and_count_what_does_not_fit)
 static int64_t fixed_of(const struct kernels *k, float x, int64_t *bad)
 {
 	float one = 1.0f, scratch[KERNEL_SCRATCH_ROWS];
-	struct weight w = { WTYPE_F32, 1, 1, 4, (unsigned char *)&one };
+	struct weight w = { WTYPE_F32, 1, 1, 4, (unsigned char *)&one, PACK_ROWS };
 	int64_t acc = 0;
 	*bad = 0;
 	k->matmul_fixed(&w, 0, 1, 1, NULL, &x, 1, 1, &acc, 1, bad, scratch);

@@ -5,6 +5,7 @@
 
 static const struct layout_limits smollm2 = { .n_layers = 30, .heads = 9, .ffn_blocks = 16 };      /* dense */
 static const struct layout_limits jargon = { .n_layers = 6, .n_experts = 8, .heads = 6, .ffn_blocks = 16 };
+static const struct layout_limits wide = { .n_layers = 4, .heads = 4096, .ffn_blocks = 4096 };
 static const struct layout_limits big_moe = { .n_layers = 61, .n_experts = 256, .heads = 128, .ffn_blocks = 16 };
 
 /* { tp, pp, dp, ep, etp }; 0 is auto. Wanted values are worked out by hand from the rule in layout.c. */
@@ -27,6 +28,8 @@ static const struct { const struct layout_limits *m; int ranks, per_node; int in
 	{ &jargon, 8, 8, { 4, 1, 2, 2 }, { 4, 1, 2, 2, 4 } },  /* etp auto: the largest divisor of 8 / 2 within tp */
 	{ &jargon, 8, 8, { 2, 1, 4, 2 }, { 2, 1, 4, 2, 2 } },
 	{ &jargon, 8, 8, { 2, 1, 4, 0, 2 }, { 2, 1, 4, 4, 2 } },
+	{ &wide, 2048, 2048, { 2048 }, { 0 } },                /* refused: more than 1024 in a group */
+	{ &wide, 2048, 2048, { 1024 }, { 1024, 2, 1, 1, 1 } },
 	{ &big_moe, 128, 8, { 8, 1, 16 }, { 8, 1, 16, 128, 1 } },
 	{ &big_moe, 512, 8, { 8, 1, 64 }, { 8, 1, 64, 256, 2 } },
 	{ &big_moe, 128, 8, { 0 }, { 8, 16, 1, 8, 1 } },

@@ -12,6 +12,7 @@ struct trial {
 	struct layout layout;
 	int64_t nth;                 /* the allocation that fails */
 	int generate;                /* 0: count from session_create; 1: from session_generate */
+	const struct cluster *cluster;
 	int hidden;                  /* out: the allocation failed, but no error was given */
 };
 
@@ -69,12 +70,9 @@ static enum err create_and_run(struct comm *world, struct trial *t, struct place
 static enum err body(struct comm *world, void *arg)
 {
 	struct trial *t = arg;
-	struct cluster c;
 	struct place place = { 0 };
 	struct session *s = NULL;
-	TRY(cluster_read("pack:1 core:8 pu:1", &c));
-	enum err e = place_invent(&c, comm_size(world), 0, &place);
-	cluster_free(&c);
+	enum err e = place_invent(t->cluster, comm_size(world), 0, &place);
 	if (!e)
 		e = create_and_run(world, t, &place, &s);
 	session_destroy(s);
@@ -86,6 +84,9 @@ static enum err body(struct comm *world, void *arg)
 static int64_t sweep(struct trial t, int n_ranks)
 {
 	int nodes[8] = { 0 };
+	struct cluster c;
+	CU_ASSERT_EQUAL_FATAL(cluster_read("pack:1 core:8 pu:1", &c), ERR_OK);
+	t.cluster = &c;
 	for (t.nth = 1; t.nth < 20000; t.nth++) {
 		enum err e = comm_inproc_run(n_ranks, nodes, body, &t);
 		mem_fail_at(0);
@@ -99,6 +100,7 @@ static int64_t sweep(struct trial t, int n_ranks)
 		CU_ASSERT_EQUAL(e, ERR_MEMORY);
 		CU_ASSERT(strstr(err_sentence(), "no memory") != NULL);
 	}
+	cluster_free(&c);
 	return t.nth - 1;
 }
 
@@ -127,7 +129,9 @@ TEST(each_allocation_of_session_generate_may_fail)
 TEST(with_several_ranks_all_get_the_error)
 {
 	int nodes[4] = { 0 }, failed = 0;
-	struct trial t = { .model = MODELS "mixtral-8x2", .layout = { .tp = 2, .pp = 2, .dp = 1 } };
+	struct cluster c;
+	CU_ASSERT_EQUAL_FATAL(cluster_read("pack:1 core:8 pu:1", &c), ERR_OK);
+	struct trial t = { .model = MODELS "mixtral-8x2", .layout = { .tp = 2, .pp = 2, .dp = 1 }, .cluster = &c };
 	for (t.generate = 0; t.generate < 2; t.generate++)
 		for (t.nth = 1; t.nth < 600; t.nth += t.nth < 100 ? 3 : 17) {
 			enum err e = comm_inproc_run(4, nodes, body, &t);
@@ -137,6 +141,7 @@ TEST(with_several_ranks_all_get_the_error)
 				fprintf(stderr, "allocation %lld: %s: %s\n", (long long)t.nth, err_name(e), err_sentence());
 			CU_ASSERT(e == ERR_OK || e == ERR_MEMORY);
 		}
+	cluster_free(&c);
 	printf("%d failed ", failed);
 	CU_ASSERT(failed > 40);
 }

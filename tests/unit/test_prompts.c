@@ -176,6 +176,19 @@ TEST(the_next_text_follows_when_one_has_ended_for_any_reason)
 	}
 }
 
+/* Hand count: "b" is there twice, "a" three times. */
+TEST(only_repeats_of_a_prompt_are_other_choices)
+{
+	static const uint32_t want[] = { 0, 0, 1, 2, 1, 0 };
+	struct stage_set s;
+	set_up(&s, tiny_json, WORDS(WORD("--prompt=a"), WORD("--prompt=b"), WORD("--prompt=a"), WORD("--prompt=a"),
+				    WORD("--prompt=b"), WORD("--prompt=ab"), WORD("--temperature=1")));
+	for (int i = 0; i < 6; i++)
+		CU_ASSERT_EQUAL(s.p->requests[i].sample.choice, want[i]);
+	tear_down(&s);
+}
+
 TEST_MAIN("prompts", CASE(no_character_is_ever_cut), CASE(only_what_may_begin_a_stop_string_is_held_back),
 	  CASE(a_stop_string_is_found_across_tokens_and_the_first_one_counts), CASE(nothing_follows_a_stop_string),
-	  CASE(an_answer_that_ends_within_a_character_says_so), CASE(the_next_text_follows_when_one_has_ended_for_any_reason))
+	  CASE(an_answer_that_ends_within_a_character_says_so), CASE(the_next_text_follows_when_one_has_ended_for_any_reason),
+	  CASE(only_repeats_of_a_prompt_are_other_choices))

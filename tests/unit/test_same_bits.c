@@ -154,6 +154,51 @@ TEST(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits)
 	}
 }
 
+/* Quantised weights in their default arithmetic: one digest over kernels, threads, chunks and layouts; another than f32's. */
+TEST(packed_weights_give_the_same_bits)
+{
+	static const char *const models[] = { "gguf-llama-mixed", "gguf-llama-k", "gguf-mixtral" };
+	static const struct layout layouts[] = {
+		{ .tp = 2, .pp = 1, .dp = 1 }, { .tp = 3, .pp = 1, .dp = 1 }, { .tp = 1, .pp = 1, .dp = 2 },
+		{ .tp = 2, .pp = 1, .dp = 2 }, { .tp = 1, .pp = 1, .dp = 4 },
+	};
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+		struct bits_run b = base();
+		struct bits_result f32, r, s;
+		struct bits_prompt ids[2] = { { .n = 40 }, { .n = 5 } };
+		char path[512];
+		snprintf(path, sizeof path, "%s/tests/golden/models/%s", SOURCE_DIR, models[i]);
+		for (int k = 0; k < 40; k++)
+			ids[0].ids[k] = ids[1].ids[k % 5] = (k * 37 + 11) % 131;
+		b.model = path;
+		b.prompts = ids;
+		b.n_prompts = 2;
+		CHECK_OK(bits_run(&b, &f32));
+		b.arithmetic = ARITHMETIC_DEFAULT;
+		CHECK_OK(bits_run(&b, &r));
+		CU_ASSERT_NOT_EQUAL(r.digest[0], f32.digest[0]);
+		for (int t = 0; kernel_tables[t]; t++) {
+			b.isa = kernel_tables[t]->name;
+			b.threads = 1 + t;
+			b.step_tokens = t % 2 ? 3 : 512;
+			if (!kernel_tables[t]->usable())
+				continue;
+			CHECK_OK(bits_run(&b, &s));
+			CU_ASSERT_EQUAL(memcmp(r.digest, s.digest, sizeof r.digest), 0);
+		}
+		b.isa = NULL;
+		for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+			b.layout = layouts[l];
+			b.ranks = b.layout.tp * b.layout.dp;
+			b.threads = 1 + (int)l % 3;
+			b.step_tokens = l % 2 ? 7 : 512;
+			CHECK_OK(bits_run(&b, &s));
+			CU_ASSERT_EQUAL(memcmp(r.digest, s.digest, sizeof r.digest), 0);
+			CU_ASSERT_EQUAL(s.uneven_reads, 0);
+		}
+	}
+}
+
 TEST(kv_types_differ_but_not_by_layout)
 {
 	for (int type = KV_F16; type < KV_TYPE_COUNT; type++) {
@@ -195,5 +240,5 @@ TEST(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item)
 
 TEST_MAIN("same bits", CASE(one_rank_gives_the_tokens_of_transformers), CASE(threads_neighbours_and_chunks_do_not_show),
 	  CASE(every_kernel_table_gives_the_same_bits), CASE(every_layout_of_up_to_8_ranks),
-	  CASE(a_seeded_draw_does_not_depend_on_the_layout), CASE(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits), CASE(kv_types_differ_but_not_by_layout),
+	  CASE(a_seeded_draw_does_not_depend_on_the_layout), CASE(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits), CASE(packed_weights_give_the_same_bits), CASE(kv_types_differ_but_not_by_layout),
 	  CASE(tp_stays_inside_nodes_and_a_border_carries_4_bytes_an_item))

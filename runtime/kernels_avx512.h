@@ -1,0 +1,114 @@
+/* What kernels_avx512.c and kernels_avx512vnni.c have in common: a part is a register of 16 lanes, tiles of floats are 4 rows
+ * x 4 tokens in 16 of the 32 registers. Nothing without the instruction set at compile time. */
+#ifndef SHARDRUN_RUNTIME_KERNELS_AVX512_H
+#define SHARDRUN_RUNTIME_KERNELS_AVX512_H
+#ifdef __AVX512F__
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define PARTS 1
+#define TILE_TOKENS 4
+typedef __m512 part;
+
+#define part_zero() _mm512_setzero_ps()
+#define part_load(from) _mm512_loadu_ps(from)
+#define part_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+
+/* Halves four vectors at a time: a step pairs what belongs together by a shuffle of two vectors, so every addition is one
+ * of the fixed tree. After the second step each quarter of 4 lanes belongs to one sum. */
+static inline void part_sum4(const part *a, float *out)
+{
+	__m512 s01 = _mm512_add_ps(_mm512_shuffle_f32x4(a[0], a[1], 0x44), _mm512_shuffle_f32x4(a[0], a[1], 0xee));
+	__m512 s23 = _mm512_add_ps(_mm512_shuffle_f32x4(a[2], a[3], 0x44), _mm512_shuffle_f32x4(a[2], a[3], 0xee));
+	__m512 t = _mm512_add_ps(_mm512_shuffle_f32x4(s01, s23, 0x88), _mm512_shuffle_f32x4(s01, s23, 0xdd));
+	t = _mm512_add_ps(t, _mm512_permute_ps(t, 0x4e));
+	t = _mm512_add_ps(t, _mm512_permute_ps(t, 0xb1));
+	__m512i quarters = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+	_mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(quarters, t)));
+}
+
+/* ---- packed weights: a lane is a row, a plane of codes a register ---- */
+
+#define PACKED_TILE_TOKENS 8
+typedef __m512i codes;
+
+#define codes_load(from) _mm512_loadu_si512(from)
+#define codes_store(to, c) _mm512_storeu_si512(to, c)
+#define codes_or(a, b) _mm512_or_si512(a, b)
+#define part_set1(x) _mm512_set1_ps(x)
+#define part_mul(a, b) _mm512_mul_ps(a, b)
+#define part_store(to, p) _mm512_storeu_ps(to, p)
+#define part_of_halves(from) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(from)))
+#define part_of_bytes(from) _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(from))))
+#define part_of_int8(from) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(from))))
+
+/* Shifts of 16 bits: what crosses from byte to byte is masked away. */
+static inline codes codes_bits(codes c, int left, int mask)
+{
+	__m512i shifted = left < 0 ? _mm512_srli_epi16(c, (unsigned)-left) : _mm512_slli_epi16(c, (unsigned)left);
+	return _mm512_and_si512(shifted, _mm512_set1_epi8((char)mask));
+}
+
+static inline __m512i four_activations(const int8_t *x)
+{
+	int32_t four;
+	memcpy(&four, x, sizeof four);
+	return _mm512_set1_epi32(four);
+}
+
+/* See packed_impl.h: the conversion rounds x * 2^32, which is exact, to nearest even. */
+#define PART_FIXED
+static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
+{
+	__m512 x = _mm512_mul_ps(_mm512_loadu_ps(v), _mm512_set1_ps(gate));
+	__mmask16 fits = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p24f), _CMP_LT_OQ);
+	x = _mm512_maskz_mul_ps(fits, x, _mm512_set1_ps(0x1p32f));
+	__m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(x)), high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(x, 1));
+	_mm512_storeu_si512(total, _mm512_add_epi64(_mm512_loadu_si512(total), low));
+	_mm512_storeu_si512(total + 8, _mm512_add_epi64(_mm512_loadu_si512(total + 8), high));
+	return __builtin_popcount(~(unsigned)fits & ((1u << n_rows) - 1));
+}
+
+#ifdef __AVX512VNNI__
+typedef __m512i int_sums;
+
+#define sums_start(bits, start) _mm512_set1_epi32(start)
+#define sums_add(bits, groups, s, c, x) _mm512_dpbusd_epi32(s, c, four_activations(x))
+#define part_of_sums(bits, s) _mm512_cvtepi32_ps(s)
+#else
+/* Pairs of products are summed in 16 bits, which as many groups as below cannot overflow (15 * 127 * 2 * 8 = 30480), then
+ * in 32. Codes of 8 bits become signed numbers again and give their sign to the activations (128 * 127 * 2 = 32512);
+ * these sums start at 0. */
+typedef struct { __m512i wide, narrow; } int_sums;
+
+static inline int_sums sums_start(int bits, int32_t start)
+{
+	return (int_sums){ _mm512_set1_epi32(bits == 8 ? 0 : start), _mm512_setzero_si512() };
+}
+
+static inline int_sums sums_fold(int_sums s)
+{
+	s.wide = _mm512_add_epi32(s.wide, _mm512_madd_epi16(s.narrow, _mm512_set1_epi16(1)));
+	s.narrow = _mm512_setzero_si512();
+	return s;
+}
+
+static inline int_sums sums_add(int bits, int groups, int_sums s, codes c, const int8_t *x)
+{
+	int fold_after = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
+	__m512i a = four_activations(x);
+	if (bits == 8) {
+		__m512i w = _mm512_xor_si512(c, _mm512_set1_epi8((char)0x80));
+		a = _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(w), _mm512_setzero_si512(), a);
+		c = _mm512_abs_epi8(w);
+	}
+	s.narrow = _mm512_add_epi16(s.narrow, _mm512_maddubs_epi16(c, a));
+	return groups % fold_after ? s : sums_fold(s);
+}
+
+#define part_of_sums(bits, s) _mm512_cvtepi32_ps((s).wide)
+#endif
+#endif
+
+#endif
