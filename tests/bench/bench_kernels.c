@@ -155,6 +155,32 @@ static void bench_attention(const struct kernels *k, enum kv_type type)
 	free(keys), free(values), free(kv.k), free(kv.v);
 }
 
+/* All rows of a prompt, 3 query heads to a kv head, in calls of 16 rows. */
+static void bench_prompt(const struct kernels *k, enum kv_type type)
+{
+	enum { PROMPT = 512, HEADS = 3, ROWS = 16 };
+	int32_t pages[PROMPT / KV_PAGE_TOKENS];
+	float *q = random_floats(PROMPT * HEADS * HEAD_DIM), *out = room(PROMPT * HEADS * HEAD_DIM * 4);
+	struct kv_layer kv = { type, 1, HEAD_DIM, room(PROMPT * HEAD_DIM * 4), room(PROMPT * HEAD_DIM * 4) };
+	int64_t rounds = 0;
+	for (int i = 0; i < PROMPT / KV_PAGE_TOKENS; i++)
+		pages[i] = i;
+	for (int i = 0; i < PROMPT; i++)
+		k->kv_store(&kv, pages, i, q + i * HEADS * HEAD_DIM, q + i * HEADS * HEAD_DIM + HEAD_DIM);
+	long long start = used_us(), used;
+	do {
+		for (int64_t i = 0; i < PROMPT; i += ROWS)
+			k->attention_rows(&kv, pages, 0, i, ROWS, HEADS, 0, 0.125f, q + i * HEADS * HEAD_DIM, HEADS * HEAD_DIM,
+					  out + i * HEADS * HEAD_DIM, HEADS * HEAD_DIM);
+		rounds++;
+		used = used_us() - start;
+	} while (used < MEASURE_US);
+	double positions = PROMPT * (PROMPT + 1) / 2 * HEADS;
+	printf("%-10s prompt of 512 %-5s D=%-3d %8.2f ns per position %8.1f G op/s\n", k->name, kv_type_names[type], HEAD_DIM,
+	       (double)used * 1e3 / positions / (double)rounds, positions * 4 * HEAD_DIM * (double)rounds / (double)used / 1e3);
+	free(q), free(out), free(kv.k), free(kv.v);
+}
+
 static int wanted(const struct kernels *k, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -186,6 +212,8 @@ int main(int argc, char **argv)
 		bench_matmul(k, WTYPE_Q4_1, 64);
 		for (int type = 0; type < KV_TYPE_COUNT; type++)
 			bench_attention(k, (enum kv_type)type);
+		for (int type = 0; type < KV_TYPE_COUNT; type++)
+			bench_prompt(k, (enum kv_type)type);
 	}
 	return 0;
 }
