@@ -10,6 +10,7 @@
  * are widened once for all of them and met in tiles. Each query sees the operations above, in that order. */
 
 enum { QUERIES = 64,                        /* that walk together */
+       SCORES = KV_PAGE_TOKENS + PANEL,     /* of a query: whole panels may be written from any of the 32 on */
        VALUE_PARTS = PARTS == 1 ? 4 : 2,    /* of a tile of out: 4 queries wide */
        VALUE_QUERIES = 4 };
 
@@ -23,9 +24,9 @@ struct query {
 
 /* p[i][j] = scale * dot(q_i, k_j) for n_keys rows of floats at `keys`, j counted from `at`. */
 static void scores(const float *keys, int64_t n_keys, int64_t d, float scale, const struct query *queries, int64_t n,
-		   float (*p)[KV_PAGE_TOKENS], int64_t at)
+		   float (*p)[SCORES], int64_t at)
 {
-	float out[TILE_TOKENS][PANEL];
+	float out[TILE_TOKENS][PANEL] = { { 0 } };
 	for (int64_t j = 0; j < n_keys; j += PANEL) {
 		const float *rows[PANEL], *q[TILE_TOKENS];
 		int64_t n_rows = n_keys - j < PANEL ? n_keys - j : PANEL;
@@ -38,52 +39,50 @@ static void scores(const float *keys, int64_t n_keys, int64_t d, float scale, co
 			if (n_tile == 1) {
 				dots_8x1(rows, q, d, out);
 			} else {
-				float half[2][TILE_TOKENS][PANEL];
-				dots_4xt(rows, q, d, half[0]);
+				dots_4xt(rows, q, d, out);
 				if (n_rows > HALF_PANEL)
-					dots_4xt(rows + HALF_PANEL, q, d, half[1]);
-				for (int64_t t = 0; t < n_tile; t++) {
-					memcpy(out[t], half[0][t], HALF_PANEL * sizeof(float));
-					memcpy(out[t] + HALF_PANEL, half[1][t], HALF_PANEL * sizeof(float));
-				}
+					dots_4xt(rows + HALF_PANEL, q, d, (float (*)[PANEL])(void *)(out[0] + HALF_PANEL));
 			}
 			for (int64_t t = 0; t < n_tile; t++)
-				for (int64_t r = 0; r < n_rows; r++)
+				for (int64_t r = 0; r < PANEL; r++)
 					p[i + t][at + j + r] = scale * out[t][r];
 		}
 	}
 }
 
+INLINE uint32_t if_seen(int j, int from, int to) { return 0u - (uint32_t)((j >= from) & (j < to)); }
+
 /* Scores become weights; l and out are brought to the new maximum. */
 static void weigh(struct query *q, int64_t d, float *restrict p)
 {
-	float lane[LANES], top;
-	for (int j = 0; j < KV_PAGE_TOKENS; j++)
-		p[j] = j >= q->from && j < q->to ? p[j] : -INFINITY;
+	const int from = q->from, to = q->to;
+	const float m = q->m;
+	float lane[LANES], seen[KV_PAGE_TOKENS];
+	for (int j = 0; j < KV_PAGE_TOKENS; j++) {
+		uint32_t keep = if_seen(j, from, to);
+		seen[j] = from_bits((to_bits(p[j]) & keep) | (0xff800000u & ~keep));   /* -inf */
+	}
 	for (int j = 0; j < LANES; j++)
-		lane[j] = p[j] > q->m ? p[j] : q->m;
+		lane[j] = seen[j] > m ? seen[j] : m;
 	for (int j = 0; j < LANES; j++)
-		lane[j] = p[j + LANES] > lane[j] ? p[j + LANES] : lane[j];
-	for (int half = LANES / 2; half; half /= 2)
-		for (int j = 0; j < half; j++)
-			lane[j] = lane[j + half] > lane[j] ? lane[j + half] : lane[j];
-	top = lane[0];
-	if (top > q->m) {
-		float shrink = exp_one(q->m - top), *restrict out = q->out;
+		lane[j] = seen[j + LANES] > lane[j] ? seen[j + LANES] : lane[j];
+	const float top = max16(lane);
+	if (top > m) {
+		float shrink = exp_one(m - top), *restrict out = q->out;
 		q->l *= shrink;
 		for (int64_t i = 0; i < d; i++)
 			out[i] *= shrink;
 		q->m = top;
 	}
 	for (int j = 0; j < KV_PAGE_TOKENS; j++)
-		p[j] = j >= q->from && j < q->to ? exp_one(p[j] - top) : 0.0f;
+		p[j] = from_bits(to_bits(exp_one(seen[j] - top)) & if_seen(j, from, to));
 	for (int j = 0; j < LANES; j++)
 		lane[j] = p[j] + p[j + LANES];
 	q->l += tree16(lane);
 }
 
 /* out of n queries += p_j v_j for j in [from, to), n_parts parts of columns; v: of j = 0, stride d. */
-INLINE void values_tile(int n, int n_parts, const float *v, int64_t d, int64_t from, int64_t to, float (*p)[KV_PAGE_TOKENS],
+INLINE void values_tile(int n, int n_parts, const float *v, int64_t d, int64_t from, int64_t to, float (*p)[SCORES],
 			float *const *out)
 {
 	part acc[VALUE_QUERIES][VALUE_PARTS];
@@ -106,7 +105,7 @@ INLINE void values_tile(int n, int n_parts, const float *v, int64_t d, int64_t f
 }
 
 /* The same for all columns. n is a constant at every call. */
-INLINE void values_rows(int n, const float *v, int64_t d, int64_t from, int64_t to, float (*p)[KV_PAGE_TOKENS],
+INLINE void values_rows(int n, const float *v, int64_t d, int64_t from, int64_t to, float (*p)[SCORES],
 			float *const *out)
 {
 	float *at[VALUE_QUERIES];
@@ -129,19 +128,19 @@ INLINE void values_rows(int n, const float *v, int64_t d, int64_t from, int64_t 
 				out[i][c] = fmaf(p[i][j], v[j * d + c], out[i][c]);
 }
 
-static void values_one(const float *v, int64_t d, int64_t from, int64_t to, float (*p)[KV_PAGE_TOKENS], float *const *out)
+static void values_one(const float *v, int64_t d, int64_t from, int64_t to, float (*p)[SCORES], float *const *out)
 {
 	values_rows(1, v, d, from, to, p, out);
 }
 
-static void values_four(const float *v, int64_t d, int64_t from, int64_t to, float (*p)[KV_PAGE_TOKENS], float *const *out)
+static void values_four(const float *v, int64_t d, int64_t from, int64_t to, float (*p)[SCORES], float *const *out)
 {
 	values_rows(VALUE_QUERIES, v, d, from, to, p, out);
 }
 
 /* Four queries take together what all of them see, and alone what is before and behind it. Nobody adds what it does not
  * see: its weight is 0, but 0 times a stored number may be NaN or change a sign. */
-static void values(const float *v, int64_t d, const struct query *queries, int64_t n, float (*p)[KV_PAGE_TOKENS])
+static void values(const float *v, int64_t d, const struct query *queries, int64_t n, float (*p)[SCORES])
 {
 	for (int64_t i = 0; i < n; i += VALUE_QUERIES) {
 		int64_t n_tile = n - i < VALUE_QUERIES ? n - i : VALUE_QUERIES;
@@ -166,7 +165,7 @@ static void values(const float *v, int64_t d, const struct query *queries, int64
 /* n queries in order of position, at most QUERIES. */
 static void attend(const struct kv_layer *kv, const int32_t *pages, int64_t h, float scale, struct query *queries, int64_t n)
 {
-	float room[KV_PAGE_TOKENS * KERNEL_MAX_HEAD_DIM], p[QUERIES][KV_PAGE_TOKENS];
+	float room[KV_PAGE_TOKENS * KERNEL_MAX_HEAD_DIM], p[QUERIES][SCORES];
 	int64_t d = kv->n_head_dim, i = 0, end = 0;
 	for (int64_t block = queries[0].first / KV_PAGE_TOKENS; block <= queries[n - 1].pos / KV_PAGE_TOKENS; block++) {
 		int64_t start = block * KV_PAGE_TOKENS;

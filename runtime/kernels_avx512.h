@@ -28,6 +28,24 @@ static inline void part_sum4(const part *a, float *out)
 	_mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(quarters, t)));
 }
 
+static inline float tree16(const float *lanes)
+{
+	__m512 v = _mm512_loadu_ps(lanes);
+	__m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+	__m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float max16(const float *lanes)
+{
+	__m512 v = _mm512_loadu_ps(lanes);
+	__m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+	__m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
 /* ---- packed weights: a lane is a row, a plane of codes a register ---- */
 
 #define PACKED_TILE_TOKENS 8

@@ -57,6 +57,27 @@ INLINE void part_sum4(const part *a, float *out)
 		out[i] = s.v[0];
 	}
 }
+
+/* The tree over 16 lanes: of sums, and of maximums, where a NaN never wins. */
+INLINE float tree16(const float *lanes)
+{
+	float lane[LANES];
+	memcpy(lane, lanes, sizeof lane);
+	for (int half = LANES / 2; half; half /= 2)
+		for (int l = 0; l < half; l++)
+			lane[l] += lane[l + half];
+	return lane[0];
+}
+
+INLINE float max16(const float *lanes)
+{
+	float lane[LANES];
+	memcpy(lane, lanes, sizeof lane);
+	for (int half = LANES / 2; half; half /= 2)
+		for (int l = 0; l < half; l++)
+			lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
+	return lane[0];
+}
 #endif
 
 enum { PART_LANES = LANES / PARTS };
@@ -398,14 +419,6 @@ static void kv_store(const struct kv_layer *kv, const int32_t *pages, int64_t po
 		kv_narrow(kv->type, k + d, kv->k + offset, kv->n_head_dim);
 		kv_narrow(kv->type, v + d, kv->v + offset, kv->n_head_dim);
 	}
-}
-
-INLINE float tree16(float *lane)
-{
-	for (int half = LANES / 2; half; half /= 2)
-		for (int l = 0; l < half; l++)
-			lane[l] += lane[l + half];
-	return lane[0];
 }
 
 /* ---- the rest ---- */

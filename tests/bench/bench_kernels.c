@@ -1,5 +1,5 @@
 /* Prints the speed of the kernels that take the time of a step, on one thread, by the time this thread had a core.
- * Arguments: names of tables (all that run here otherwise). */
+ * Arguments, in any order: names of tables (all that run here otherwise); "products" or "others" (both otherwise). */
 #include "runtime/kernels.h"
 #include "runtime/pack.h"
 
@@ -62,19 +62,29 @@ static struct weight packed_weight(enum wtype type, int64_t rows, int64_t cols, 
 	int64_t bytes = pack_bytes(type, rows, cols);
 	w.form = pack_form_of(type);
 	w.data = room(bytes * copies);
-	long long start = used_us();
 	pack_rows(&w, 0, rows, raw.data);
-	long long used = used_us() - start;
-	if (copies == 1)
-		printf("        packing      %-5s %4d x %-4d %8.0f M weights/s\n", wtypes[type].name, (int)rows, (int)cols,
-		       (double)(rows * cols) / (double)(used + 1));
 	for (int64_t i = 1; i < copies; i++)
 		memcpy(w.data + i * bytes, w.data, (size_t)bytes);
 	free(raw.data);
 	return w;
 }
 
-/* n = 1 walks copies that no cache holds, so that the rate is memory's. */
+static void bench_packing(enum wtype type, int64_t rows, int64_t cols)
+{
+	struct weight raw = random_weight(type, rows, cols), w = packed_weight(type, rows, cols, 1);
+	int64_t rounds = 0;
+	long long start = used_us(), used;
+	do {
+		pack_rows(&w, 0, rows, raw.data);
+		rounds++;
+		used = used_us() - start;
+	} while (used < MEASURE_US);
+	printf("%-10s packing       %-5s %4d x %-4d            %8.0f M weights/s\n", "", wtypes[type].name, (int)rows, (int)cols,
+	       (double)(rows * cols * rounds) / (double)used);
+	free(raw.data), free(w.data);
+}
+
+/* cold: walks copies that no cache holds, so that the rate is memory's. */
 static void bench_packed(const struct kernels *k, enum wtype type, int64_t rows, int64_t cols, int64_t n, int fixed, int cold)
 {
 	int64_t bytes = pack_bytes(type, rows, cols), copies = cold ? COLD_BYTES / bytes + 1 : 1, blocks = act_blocks(cols);
@@ -181,35 +191,47 @@ static void bench_prompt(const struct kernels *k, enum kv_type type)
 	free(q), free(out), free(kv.k), free(kv.v);
 }
 
-static int wanted(const struct kernels *k, int argc, char **argv)
+static int named(const char *name, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], k->name))
-			return k->usable();
-	return argc == 1 && k->usable();
+		if (!strcmp(argv[i], name))
+			return 1;
+	return 0;
+}
+
+static void bench_products(const struct kernels *k)
+{
+	static const enum wtype types[] = { WTYPE_Q4_0, WTYPE_Q4_1, WTYPE_Q8_0, WTYPE_Q5_0, WTYPE_Q4_K, WTYPE_Q6_K };
+	static const int tokens[] = { 1, 2, 4, 8, 16, 64, 512 };
+	for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+		for (int large = 0; large < 2; large++) {
+			int64_t rows = large ? 1024 : 576, cols = large ? 4096 : 1536;
+			bench_packing(types[t], rows, cols);
+			bench_packed(k, types[t], rows, cols, 1, 0, 1);
+			for (size_t n = 0; n < sizeof tokens / sizeof tokens[0]; n++)
+				bench_packed(k, types[t], rows, cols, tokens[n], 0, 0);
+			bench_packed(k, types[t], rows, cols, 8, 1, 0);
+			bench_packed(k, types[t], rows, cols, 512, 1, 0);
+		}
+	bench_matmul(k, WTYPE_F32, 1);
+	bench_matmul(k, WTYPE_F32, 64);
+	bench_matmul(k, WTYPE_Q4_1, 64);
 }
 
 int main(int argc, char **argv)
 {
-	static const enum wtype types[] = { WTYPE_Q4_0, WTYPE_Q4_1, WTYPE_Q8_0, WTYPE_Q5_0, WTYPE_Q4_K, WTYPE_Q6_K };
-	static const int tokens[] = { 1, 2, 4, 8, 16, 64, 512 };
+	int some_tables = 0, products = named("products", argc, argv), others = named("others", argc, argv);
+	for (int i = 0; kernel_tables[i]; i++)
+		some_tables |= named(kernel_tables[i]->name, argc, argv);
 	for (int i = 0; kernel_tables[i]; i++) {
 		const struct kernels *k = kernel_tables[i];
-		if (!wanted(k, argc, argv))
+		if (!k->usable() || (some_tables && !named(k->name, argc, argv)))
 			continue;
-		for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
-			for (int wide = 0; wide < 2; wide++) {
-				int64_t rows = wide ? 1024 : 576, cols = wide ? 4096 : 1536;
-				bench_packed(k, types[t], rows, cols, 1, 0, 1);
-				for (size_t n = 0; n < sizeof tokens / sizeof tokens[0]; n++)
-					bench_packed(k, types[t], rows, cols, tokens[n], 0, 0);
-				bench_packed(k, types[t], rows, cols, 8, 1, 0);
-				bench_packed(k, types[t], rows, cols, 512, 1, 0);
-			}
+		if (products || !others)
+			bench_products(k);
+		if (products && !others)
+			continue;
 		bench_quantize(k);
-		bench_matmul(k, WTYPE_F32, 1);
-		bench_matmul(k, WTYPE_F32, 64);
-		bench_matmul(k, WTYPE_Q4_1, 64);
 		for (int type = 0; type < KV_TYPE_COUNT; type++)
 			bench_attention(k, (enum kv_type)type);
 		for (int type = 0; type < KV_TYPE_COUNT; type++)
