@@ -22,9 +22,9 @@ struct query {
 	int from, to;                       /* of this block */
 };
 
-/* p[i][j] = scale * dot(q_i, k_j) for n_keys rows of floats at `keys`, j counted from `at`. */
-static void scores(const float *keys, int64_t n_keys, int64_t d, float scale, const struct query *queries, int64_t n,
-		   float (*p)[SCORES], int64_t at)
+/* p[i][j] = dot(q_i, k_j) for n_keys rows of floats at `keys`, j counted from `at`. */
+static void scores(const float *keys, int64_t n_keys, int64_t d, const struct query *queries, int64_t n, float (*p)[SCORES],
+		   int64_t at)
 {
 	float out[TILE_TOKENS][PANEL] = { { 0 } };
 	for (int64_t j = 0; j < n_keys; j += PANEL) {
@@ -43,24 +43,24 @@ static void scores(const float *keys, int64_t n_keys, int64_t d, float scale, co
 				if (n_rows > HALF_PANEL)
 					dots_4xt(rows + HALF_PANEL, q, d, (float (*)[PANEL])(void *)(out[0] + HALF_PANEL));
 			}
-			for (int64_t t = 0; t < n_tile; t++)
-				for (int64_t r = 0; r < PANEL; r++)
-					p[i + t][at + j + r] = scale * out[t][r];
+			for (int64_t t = 0; t < n_tile; t++)   /* in the pieces that dots wrote, which the processor forwards */
+				for (int64_t r = 0; r < PANEL; r += 4)
+					memcpy(p[i + t] + at + j + r, out[t] + r, 4 * sizeof(float));
 		}
 	}
 }
 
 INLINE uint32_t if_seen(int j, int from, int to) { return 0u - (uint32_t)((j >= from) & (j < to)); }
 
-/* Scores become weights; l and out are brought to the new maximum. */
-static void weigh(struct query *q, int64_t d, float *restrict p)
+/* Products become scores and then weights; l and out are brought to the new maximum. */
+static void weigh(struct query *q, int64_t d, float scale, float *restrict p)
 {
 	const int from = q->from, to = q->to;
 	const float m = q->m;
 	float lane[LANES], seen[KV_PAGE_TOKENS];
 	for (int j = 0; j < KV_PAGE_TOKENS; j++) {
 		uint32_t keep = if_seen(j, from, to);
-		seen[j] = from_bits((to_bits(p[j]) & keep) | (0xff800000u & ~keep));   /* -inf */
+		seen[j] = from_bits((to_bits(scale * p[j]) & keep) | (0xff800000u & ~keep));   /* -inf */
 	}
 	for (int j = 0; j < LANES; j++)
 		lane[j] = seen[j] > m ? seen[j] : m;
@@ -182,9 +182,9 @@ static void attend(const struct kv_layer *kv, const int32_t *pages, int64_t h, f
 			continue;
 		int64_t from = queries[i].from, n_keys = queries[end - 1].to - from;
 		int64_t offset = kv_offset(kv, pages, h, start + from);
-		scores(kv_widen(kv->type, kv->k + offset, room, n_keys * d), n_keys, d, scale, queries + i, end - i, p + i, from);
+		scores(kv_widen(kv->type, kv->k + offset, room, n_keys * d), n_keys, d, queries + i, end - i, p + i, from);
 		for (int64_t t = i; t < end; t++)
-			weigh(&queries[t], d, p[t]);
+			weigh(&queries[t], d, scale, p[t]);
 		values(kv_widen(kv->type, kv->v + offset, room, n_keys * d) - from * d, d, queries + i, end - i, p + i);
 	}
 	for (i = 0; i < n; i++)
