@@ -122,40 +122,64 @@ enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(fl
 
 /* ---- activations ---- */
 
+#ifndef PART_QUANTIZE
+/* The largest magnitude of 32 numbers, as bits: those of infinity or more when one is not finite. */
+INLINE uint32_t largest32(const float *v)
+{
+	uint32_t top = 0;
+	for (int i = 0; i < PACK_BLOCK; i++) {
+		uint32_t size = to_bits(v[i]) & 0x7fffffffu;
+		top = size > top ? size : top;
+	}
+	return top;
+}
+
+/* q = nearest even of v * inverse; sum: of the first 16, of the last. */
+INLINE void round32(const float *v, float inverse, int8_t *q, int32_t *sum)
+{
+	const float magic = 0x1.8p23f;
+	sum[0] = sum[1] = 0;
+	for (int i = 0; i < PACK_BLOCK; i++) {
+		int32_t nearest = (int32_t)(to_bits(v[i] * inverse + magic) - to_bits(magic));
+		q[i] = (int8_t)nearest;
+		sum[i / LANES] += nearest;
+	}
+}
+#endif
+
+INLINE void quantize_block(const float *v, struct act_block *to)
+{
+	uint32_t top = largest32(v);
+	float largest = from_bits(top);
+	int32_t sum[2];
+	if (top >= 0x7f800000u || largest < 0x1p-100f) {
+		memset(to, 0, sizeof *to);
+		if (top >= 0x7f800000u)
+			to->d = to->ds = NAN;
+		return;
+	}
+	round32(v, 127.0f / largest, to->q, sum);
+	int32_t all = sum[0] + sum[1];
+	to->d = largest / 127.0f;
+	to->ds = to->d * (float)all;
+	to->start8 = -8 * all;
+	to->start16 = -16 * all;
+	to->start128 = -128 * all;
+	to->start32[0] = -32 * sum[0];
+	to->start32[1] = -32 * sum[1];
+	to->unused = 0;
+}
+
 /* A block with something that is not finite has d and ds NaN. One of numbers below 2^-100 counts as zeros. */
 static void quantize(const float *x, int64_t n, struct act_block *to)
 {
-	const float magic = 0x1.8p23f;
-	for (int64_t k = 0; k < n; k += PACK_BLOCK, to++) {
-		float v[PACK_BLOCK];
-		int32_t q[PACK_BLOCK], first = 0, last = 0;
-		uint32_t top = 0;
-		if (n - k < PACK_BLOCK)
-			memset(v, 0, sizeof v);
-		memcpy(v, x + k, (size_t)(n - k < PACK_BLOCK ? n - k : PACK_BLOCK) * sizeof *v);
-		for (int i = 0; i < PACK_BLOCK; i++) {
-			uint32_t size = to_bits(v[i]) & 0x7fffffffu;
-			top = size > top ? size : top;
-		}
-		float largest = from_bits(top);
-		int is_finite = top < 0x7f800000u, is_some = is_finite && largest >= 0x1p-100f;
-		float inverse = is_some ? 127.0f / largest : 0.0f;
-		for (int i = 0; i < PACK_BLOCK; i++)
-			q[i] = is_some ? (int32_t)(to_bits(v[i] * inverse + magic) - to_bits(magic)) : 0;
-		for (int i = 0; i < PACK_BLOCK / 2; i++) {
-			first += q[i];
-			last += q[i + PACK_BLOCK / 2];
-		}
-		for (int i = 0; i < PACK_BLOCK; i++)
-			to->q[i] = (int8_t)q[i];
-		to->d = is_some ? largest / 127.0f : is_finite ? 0.0f : NAN;
-		to->ds = to->d * (float)(first + last);
-		to->start8 = -8 * (first + last);
-		to->start16 = -16 * (first + last);
-		to->start128 = -128 * (first + last);
-		to->start32[0] = -32 * first;
-		to->start32[1] = -32 * last;
-		to->unused = 0;
+	int64_t k = 0;
+	for (; k + PACK_BLOCK <= n; k += PACK_BLOCK)
+		quantize_block(x + k, to++);
+	if (k < n) {
+		float v[PACK_BLOCK] = { 0 };
+		memcpy(v, x + k, (size_t)(n - k) * sizeof *v);
+		quantize_block(v, to);
 	}
 }
 
