@@ -19,7 +19,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 16, PANEL = KERNEL_SCRATCH_ROWS, HALF_PANEL = PANEL / 2 };
+enum { LANES = 16, PANEL = 8, HALF_PANEL = PANEL / 2 };
 
 #ifndef PARTS
 #define PARTS 1
