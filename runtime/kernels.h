@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum { KV_PAGE_TOKENS = 32,              /* positions in a page, and in a block of attention */
-       KERNEL_SCRATCH_ROWS = 8,          /* weight rows widened at a time */
+       KERNEL_SCRATCH_ROWS = 10,         /* floats per column: 8 weight rows widened, or two panels spread (packed_impl.h) */
        KERNEL_MAX_HEAD_DIM = 512, KERNEL_MAX_EXPERTS = 1024 };   /* limits of attention and route */
 enum kv_type { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT };
 extern const char *const kv_type_names[KV_TYPE_COUNT];

@@ -125,6 +125,7 @@ static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_
 }
 
 #ifdef __AVX512VNNI__
+#define PACKED_PAIR_TOKENS 6      /* 2 panels: 12 sums as integers, 12 as floats */
 typedef __m512i int_sums;
 
 #define sums_start(bits, start) _mm512_set1_epi32(start)

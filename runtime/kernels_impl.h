@@ -19,7 +19,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 16, PANEL = KERNEL_SCRATCH_ROWS, HALF_PANEL = PANEL / 2 };
+enum { LANES = 16, PANEL = 8, HALF_PANEL = PANEL / 2 };
 
 #ifndef PARTS
 #define PARTS 1
@@ -487,6 +487,6 @@ static uint64_t digest(const float *logits, int64_t n, int64_t first_id, int64_t
 		.name = text, .usable = is_usable, .matmul = matmul, .matmul_fixed = matmul_fixed,                      \
 		.quantize = quantize, .packed_matmul = packed_matmul, .packed_fixed = packed_fixed,                     \
 		.add_fixed = add_fixed, .rms_norm = rms_norm, .silu_mul = silu_mul, .rope = rope, .kv_store = kv_store, \
-		\
-		.attention = attention, .attention_rows = attention_rows, .route = route, .widen_row = widen_row, .digest = digest, .exp = exp_all        \
+		.attention = attention, .attention_rows = attention_rows, .route = route, .widen_row = widen_row,       \
+		.digest = digest, .exp = exp_all                                                                        \
 	}
