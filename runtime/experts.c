@@ -279,7 +279,7 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 	const struct layout *l = &s->grid->layout;
 	int copies = l->tp / (l->ep * l->etp), mine = s->grid->me.tp / (l->ep * l->etp);
 	struct range held = s->shard.experts;
-	TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS]));
+	TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS], NULL));
 	pool_run(s->pool, route_part, &(struct region){ .s = s, .w = w, .begin = 0, .end = s->n_rows });
 	clear_lists(room);
 	for (int pass = 0; pass < 2; pass++) {
@@ -295,9 +295,9 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 		if (pass == 0)
 			lay_out_lists(room);
 	}
-	stage_clear_acc(s, s->acc, s->n_rows);
+	memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
 	apply_experts(s, w, s->h, (size_t)s->m->n_embd * sizeof(float), s->acc);
-	return stage_reduce_into_x(s, NULL);
+	return stage_reduce_into_x(s, NULL, NULL);
 }
 
 /* --- dispatch --- */

@@ -20,6 +20,7 @@ struct region {
 	const struct kv_layer *kv;
 	const struct weight *matrix;
 	const float *vector;       /* norm weights or a bias */
+	const float *norm;         /* of what comes next; NULL: nothing */
 	const float *in;
 	struct act_rows rows;
 	int64_t run, n;
@@ -255,18 +256,15 @@ static void attention_part(void *arg, int thread, int n_threads)
 	}
 }
 
-void stage_clear_acc(struct stage *s, int64_t *acc, int64_t n)
-{
-	memset(acc, 0, (size_t)(n * (s->m->n_embd + 1)) * sizeof *acc);
-	memset(s->bad, 0, (size_t)(s->limits.step_tokens * pool_threads(s->pool)) * sizeof *s->bad);
-}
-
-void stage_fold_bad(struct stage *s, int64_t *acc, int64_t n)
+static void fold_bad(struct stage *s)
 {
 	int64_t C = s->m->n_embd;
-	for (int t = 0; t < pool_threads(s->pool); t++)
-		for (int64_t b = 0; b < n; b++)
-			acc[b * (C + 1) + C] += s->bad[t * s->limits.step_tokens + b];
+	for (int64_t b = 0; b < s->n_rows; b++) {
+		int64_t sum = 0;
+		for (int t = 0; t < pool_threads(s->pool); t++)
+			sum += s->bad[t * s->limits.step_tokens + b];
+		s->acc[b * (C + 1) + C] = sum;
+	}
 }
 
 static void fixed_part(void *arg, int thread, int n_threads)
@@ -274,17 +272,21 @@ static void fixed_part(void *arg, int thread, int n_threads)
 	struct region *r = arg;
 	struct stage *s = r->s;
 	int64_t begin, end;
+	int64_t *bad = s->bad + thread * s->limits.step_tokens, C = s->m->n_embd;
 	pool_part(range_size(r->out), stage_unit(r->matrix), thread, n_threads, &begin, &end);
-	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin,
-			    s->bad + thread * s->limits.step_tokens);
+	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
+	for (int64_t b = 0; b < s->n_rows; b++)
+		memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
+	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
 }
 
 /* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
 static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run)
 {
-	stage_clear_acc(s, s->acc, s->n_rows);
+	if (range_size(out) < s->m->n_embd)      /* else the threads clear what they fill */
+		memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
 	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run });
-	stage_fold_bad(s, s->acc, s->n_rows);
+	fold_bad(s);
 }
 
 /* s->gathered (B, columns of all) = `in` (B, this rank's columns) of every tp rank side by side. */
@@ -319,22 +321,23 @@ static void residual_part(void *arg, int thread, int n_threads)
 	struct stage *s = r->s;
 	int64_t begin, end, C = s->m->n_embd;
 	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = begin; b < end; b++)
+	for (int64_t b = begin; b < end; b++) {
 		s->k->add_fixed(s->x + b * C, s->acc + b * (C + 1), s->acc[b * (C + 1) + C], r->vector, C);
+		if (r->norm)
+			stage_norm_row(s, s->x + b * C, r->norm, b);
+	}
 }
 
-/* x += the sum over tp of acc (+ bias). */
-enum err stage_reduce_into_x(struct stage *s, const float *bias)
+enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *norm)
 {
 	TRY(comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM));
-	pool_run(s->pool, residual_part, &(struct region){ .s = s, .vector = bias });
+	pool_run(s->pool, residual_part, &(struct region){ .s = s, .vector = bias, .norm = norm });
 	return ERR_OK;
 }
 
 static enum err attention(struct stage *s, const struct layer_weights *w, const struct kv_layer *kv)
 {
-	struct region r = { .s = s, .w = w, .kv = kv, .vector = w->vector[SLOT_ATTN_NORM], .in = s->x, .n = s->n_rows };
-	pool_run(s->pool, norm_part, &r);
+	struct region r = { .s = s, .w = w, .kv = kv };
 	pool_run(s->pool, qkv_part, &r);
 	pool_run(s->pool, rope_and_store_part, &r);
 	pool_run(s->pool, attention_part, &r);
@@ -369,11 +372,10 @@ static void gate_up_part(void *arg, int thread, int n_threads)
 	}
 }
 
-static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
+/* The FFN of the rows that are normed in s->h; then they are normed for what follows. */
+static enum err dense_ffn(struct stage *s, const struct layer_weights *w, const float *next_norm)
 {
-	struct region r = { .s = s, .w = w, .vector = w->vector[SLOT_FFN_NORM], .in = s->x, .n = s->n_rows };
-	pool_run(s->pool, norm_part, &r);
-	pool_run(s->pool, gate_up_part, &r);
+	pool_run(s->pool, gate_up_part, &(struct region){ .s = s, .w = w });
 	int64_t width = range_size(s->shard.ffn);
 	struct act_rows in = { s->gate, width, s->gate8, act_blocks(width) };
 	if (s->shard.gather_ffn) {
@@ -383,19 +385,24 @@ static enum err dense_ffn(struct stage *s, const struct layer_weights *w)
 		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
 	}
 	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run);
-	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS]);
+	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS], next_norm);
 }
 
 static enum err layers(struct stage *s)
 {
-	for (int64_t i = 0; i < range_size(s->shard.layers); i++) {
+	int64_t n_layers = range_size(s->shard.layers);
+	for (int64_t i = 0; i < n_layers; i++) {
 		const struct layer_weights *w = &s->weights->layers[i];
+		const float *next_norm = i + 1 < n_layers ? w[1].vector[SLOT_ATTN_NORM] : NULL;
+		if (i == 0 || s->m->n_expert)      /* a dense FFN norms for the next layer */
+			pool_run(s->pool, norm_part, &(struct region){ .s = s, .vector = w->vector[SLOT_ATTN_NORM], .in = s->x,
+								       .n = s->n_rows });
 		TRY(attention(s, w, &s->kv[i]));
 		if (s->m->n_expert) {
 			TRY(experts_forward(s, w));
 		} else {
-			TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS]));
-			TRY(dense_ffn(s, w));
+			TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS], w->vector[SLOT_FFN_NORM]));
+			TRY(dense_ffn(s, w, next_norm));
 		}
 	}
 	return ERR_OK;

@@ -85,8 +85,8 @@ uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const
 /* On entry s->acc holds the attention output's fixed-point partial sums, not yet reduced over tp. Adds them and then the
  * mixture's output to x (n_rows, C). */
 enum err experts_forward(struct stage *s, const struct layer_weights *w);
-/* x += the sum over tp of acc (+ bias (C) when not NULL). */
-enum err stage_reduce_into_x(struct stage *s, const float *bias);
+/* x += the sum over tp of acc (+ bias (C) when not NULL); then, when norm (C) is not NULL, s->h is the norm of x. */
+enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *norm);
 /* Gathers x over tp: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
 enum err stage_gather_x(struct stage *s, int64_t unit);
 /* --- products of rows with a matrix, in the arithmetic that the matrix is in --- */
@@ -109,9 +109,5 @@ void stage_product_fixed(const struct stage *s, int thread, const struct weight 
 			 const float *gate, const struct act_rows *x, int64_t n, int64_t *acc, int64_t *bad);
 /* Rows [0, n) of x (., ld) of `width` columns to int8, by all threads; nothing when no weights are packed. */
 void stage_quantize(struct stage *s, const float *x, int64_t ld, int64_t width, int64_t n, struct act_block *to);
-
-/* Sets s->acc rows to 0. Adds the threads' bad counts to acc's last column. */
-void stage_clear_acc(struct stage *s, int64_t *acc, int64_t n);
-void stage_fold_bad(struct stage *s, int64_t *acc, int64_t n);
 
 #endif
