@@ -38,6 +38,7 @@ load) slow=$victim;;
 wait) slow=$(((victim + 1) % 4));;
 run) slow=none phase=run;;
 esac
+: >"$work/out"                                      # it is looked at before the job may have made it
 export LD_PRELOAD=$SLOW_READ SLOW_RANK=$slow SLOW_MARK=$work/reading
 "$here/run.sh" 4 "$SHARDRUN" "${words[@]}" >"$work/out" 2>"$work/err" </dev/null &
 job=$!
