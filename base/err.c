@@ -1,11 +1,12 @@
 #include "base/err.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 static _Thread_local struct err_record last = { .rank = -1, .file = "" };
-static int process_rank = -1;
+static _Atomic int process_rank = -1;   /* the first that was set; ranks that are threads race for it */
 static _Thread_local int thread_rank = -1;
 
 static const struct {
@@ -33,8 +34,8 @@ void err_clear(void)
 void err_set_rank(int rank)
 {
 	thread_rank = rank;
-	if (process_rank < 0)
-		process_rank = rank;
+	int none = -1;
+	atomic_compare_exchange_strong(&process_rank, &none, rank);
 }
 
 enum err err_raise(enum err code, const char *file, int line, const char *format, ...)

@@ -210,18 +210,48 @@ static void rope_and_store_part(void *arg, int thread, int n_threads)
 	}
 }
 
-/* Items are (row, head), dealt in turn: neighbours have like lengths, so the threads end together. */
+/* Rows of one sequence from b on, at most `most`: they follow each other in the batch. */
+static int64_t rows_together(const struct stage *s, int64_t b, int64_t most)
+{
+	int64_t n = 1;
+	while (n < most && b + n < s->n_rows && s->rows[b + n].pages == s->rows[b].pages)
+		n++;
+	return n;
+}
+
+/* This rank's query heads of its kv head `kv`, counted from its first head. */
+static struct range heads_of(const struct stage *s, int64_t kv)
+{
+	int64_t group = s->m->n_head / s->m->n_kv_head, first = (s->shard.kv_heads.begin + kv) * group;
+	struct range heads = { first - s->shard.heads.begin, first + group - s->shard.heads.begin };
+	if (heads.begin < 0)
+		heads.begin = 0;
+	if (heads.end > range_size(s->shard.heads))
+		heads.end = range_size(s->shard.heads);
+	return heads;
+}
+
+/* Items are some rows of a sequence with all heads of a kv head, so that K and V are read once for them; when these are too
+ * few for the threads, with one head each. They are dealt in turn: neighbours have like lengths. */
 static void attention_part(void *arg, int thread, int n_threads)
 {
+	enum { ROWS = 16 };
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t n_head = range_size(s->shard.heads), D = s->m->n_head_dim, group = s->m->n_head / s->m->n_kv_head;
+	int64_t D = s->m->n_head_dim, width = q_width(s), n_kv = range_size(s->shard.kv_heads), item = 0;
 	float scale = (float)(1.0 / __builtin_sqrt((double)D));
-	for (int64_t i = thread; i < s->n_rows * n_head; i += n_threads) {
-		int64_t b = i / n_head, h = i % n_head;
-		int64_t kv_head = (s->shard.heads.begin + h) / group - s->shard.kv_heads.begin;
-		s->k->attention(r->kv, s->rows[b].pages, kv_head, s->rows[b].pos, s->m->window, scale, s->q + i * D,
-				s->attn + i * D);
+	for (int64_t b = 0, n; b < s->n_rows; b += n) {
+		n = rows_together(s, b, ROWS);
+		for (int64_t kv = 0; kv < n_kv; kv++) {
+			struct range heads = heads_of(s, kv);
+			int64_t at_once = s->n_rows * n_kv < 4 * n_threads ? 1 : range_size(heads);
+			for (int64_t h = heads.begin; h < heads.end; h += at_once) {
+				if (item++ % n_threads != thread)
+					continue;
+				s->k->attention_rows(r->kv, s->rows[b].pages, kv, s->rows[b].pos, n, at_once, s->m->window, scale,
+						     s->q + b * width + h * D, width, s->attn + b * width + h * D, width);
+			}
+		}
 	}
 }
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 enum { KV_PAGE_TOKENS = 32,              /* positions in a page, and in a block of attention */
-       KERNEL_SCRATCH_ROWS = 8,          /* weight rows widened at a time */
+       KERNEL_SCRATCH_ROWS = 10,         /* floats per column: 8 weight rows widened, or two panels spread (packed_impl.h) */
        KERNEL_MAX_HEAD_DIM = 512, KERNEL_MAX_EXPERTS = 1024 };   /* limits of attention and route */
 enum kv_type { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT };
 extern const char *const kv_type_names[KV_TYPE_COUNT];
@@ -73,9 +73,13 @@ struct kernels {
 	/* Stores one token's K and V (n_kv, D) at position pos of a sequence with that page table. */
 	void (*kv_store)(const struct kv_layer *kv, const int32_t *pages, int64_t pos, const float *k, const float *v);
 	/* One query head of one token: q (D), kv head h, positions max(0, pos-window+1)..pos (window 0: all). out (D).
-	 * Blocks of 32 positions from position 0; running maximum; see kernels_impl.h. D <= KERNEL_MAX_HEAD_DIM. */
+	 * Blocks of 32 positions from position 0; running maximum; see attention_impl.h. D <= KERNEL_MAX_HEAD_DIM. */
 	void (*attention)(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t window,
 			  float scale, const float *q, float *out);
+	/* The n_heads query heads of kv head h, of n_rows tokens of one sequence at positions pos, pos + 1 ..: the bits of
+	 * attention for each, but K and V are read once for up to 64 queries. Row b's heads: q + b * ldq + g * D, out alike. */
+	void (*attention_rows)(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t n_rows,
+			       int64_t n_heads, int64_t window, float scale, const float *q, int64_t ldq, float *out, int64_t ldo);
 	/* Softmax over n expert logits, the k best (ties to the lower id) with weights renormalised to sum 1:
 	 * experts[i], gates[i], best first. n <= KERNEL_MAX_EXPERTS, k <= n. */
 	void (*route)(const float *logits, int64_t n, int64_t k, int32_t *experts, float *gates);

@@ -26,6 +26,22 @@ static inline void part_sum4(const part *a, float *out)
 	_mm_storeu_ps(out, _mm_unpacklo_ps(_mm256_castps256_ps128(u), _mm256_extractf128_ps(u, 1)));
 }
 
+static inline float tree16(const float *lanes)
+{
+	__m256 a = _mm256_add_ps(_mm256_loadu_ps(lanes), _mm256_loadu_ps(lanes + 8));
+	__m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float max16(const float *lanes)
+{
+	__m256 a = _mm256_max_ps(_mm256_loadu_ps(lanes), _mm256_loadu_ps(lanes + 8));
+	__m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
 /* ---- packed weights: a lane is a row, half a plane of codes a register ---- */
 
 #define PACKED_TILE_TOKENS 4
@@ -81,6 +97,43 @@ static inline int_sums sums_add(int bits, int groups, int_sums s, codes c, const
 }
 
 #define part_of_sums(bits, s) _mm256_cvtepi32_ps((s).wide)
+
+/* ---- activations as int8: see packed_impl.h ---- */
+
+#define PART_QUANTIZE
+/* The sums of all lanes of a and of b. */
+static inline void sum_lanes(__m256i a, __m256i b, int32_t *sum)
+{
+	__m256i pairs = _mm256_hadd_epi32(a, b);
+	__m128i quads = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+	_mm_storel_epi64((__m128i *)(void *)sum, _mm_hadd_epi32(quads, quads));
+}
+
+static inline uint32_t largest_lane(__m256i a)
+{
+	__m128i m = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+	m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+	return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+
+static inline uint32_t largest32(const float *v)
+{
+	__m256i a = _mm256_setzero_si256(), size = _mm256_set1_epi32(0x7fffffff);
+	for (int i = 0; i < 4; i++)
+		a = _mm256_max_epi32(a, _mm256_and_si256(_mm256_loadu_si256((const __m256i *)(const void *)(v + 8 * i)), size));
+	return largest_lane(a);
+}
+
+static inline void round32(const float *v, float inverse, int8_t *q, int32_t *sum)
+{
+	__m256i n[4];
+	for (int i = 0; i < 4; i++)
+		n[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(v + 8 * i), _mm256_set1_ps(inverse)));
+	__m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(n[0], n[1]), _mm256_packs_epi32(n[2], n[3]));
+	bytes = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+	_mm256_storeu_si256((__m256i *)(void *)q, bytes);
+	sum_lanes(_mm256_add_epi32(n[0], n[1]), _mm256_add_epi32(n[2], n[3]), sum);
+}
 #endif
 
 #include "runtime/kernels_impl.h"

@@ -28,6 +28,24 @@ static inline void part_sum4(const part *a, float *out)
 	_mm_storeu_ps(out, _mm512_castps512_ps128(_mm512_permutexvar_ps(quarters, t)));
 }
 
+static inline float tree16(const float *lanes)
+{
+	__m512 v = _mm512_loadu_ps(lanes);
+	__m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+	__m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float max16(const float *lanes)
+{
+	__m512 v = _mm512_loadu_ps(lanes);
+	__m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+	__m128 b = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+	b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+	return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
 /* ---- packed weights: a lane is a row, a plane of codes a register ---- */
 
 #define PACKED_TILE_TOKENS 8
@@ -57,6 +75,42 @@ static inline __m512i four_activations(const int8_t *x)
 	return _mm512_set1_epi32(four);
 }
 
+/* ---- activations as int8: see packed_impl.h ---- */
+
+#define PART_QUANTIZE
+/* The sums of all lanes of a and of b. */
+static inline void sum_lanes(__m256i a, __m256i b, int32_t *sum)
+{
+	__m256i pairs = _mm256_hadd_epi32(a, b);
+	__m128i quads = _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+	_mm_storel_epi64((__m128i *)(void *)sum, _mm_hadd_epi32(quads, quads));
+}
+
+static inline uint32_t largest_lane(__m256i a)
+{
+	__m128i m = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+	m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+	return (uint32_t)_mm_cvtsi128_si32(_mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1)));
+}
+
+static inline uint32_t largest32(const float *v)
+{
+	__m512i size = _mm512_set1_epi32(0x7fffffff);
+	__m512i a = _mm512_max_epi32(_mm512_and_si512(_mm512_loadu_si512(v), size),
+				     _mm512_and_si512(_mm512_loadu_si512(v + 16), size));
+	return largest_lane(_mm256_max_epi32(_mm512_castsi512_si256(a), _mm512_extracti32x8_epi32(a, 1)));
+}
+
+static inline void round32(const float *v, float inverse, int8_t *q, int32_t *sum)
+{
+	__m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(v), _mm512_set1_ps(inverse)));
+	__m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(v + 16), _mm512_set1_ps(inverse)));
+	_mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(a));
+	_mm_storeu_si128((__m128i *)(void *)(q + 16), _mm512_cvtepi32_epi8(b));
+	sum_lanes(_mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti32x8_epi32(a, 1)),
+		  _mm256_add_epi32(_mm512_castsi512_si256(b), _mm512_extracti32x8_epi32(b, 1)), sum);
+}
+
 /* See packed_impl.h: the conversion rounds x * 2^32, which is exact, to nearest even. */
 #define PART_FIXED
 static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
@@ -71,6 +125,7 @@ static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_
 }
 
 #ifdef __AVX512VNNI__
+#define PACKED_PAIR_TOKENS 6      /* 2 panels: 12 sums as integers, 12 as floats */
 typedef __m512i int_sums;
 
 #define sums_start(bits, start) _mm512_set1_epi32(start)

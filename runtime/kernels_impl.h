@@ -9,12 +9,6 @@
  *
  * Fixed point. |run| < 2^24 becomes an integer below 2^56; 127 of the largest runs fit in an int64.
  *
- * Attention. Blocks of 32 positions from position 0. m: running maximum, l: running sum, out: running weighted sum of V.
- * Per block: s_j = scale * dot(q, k_j); the block's maximum; when it exceeds m, l and out are multiplied by
- * exp(m - new m); p_j = exp(s_j - m); l += tree over 16 lanes of p_j + p_(j+16), masked p_j being 0; out_d =
- * fma(p_j, v_jd, out_d) in order of j. At the end out_d / l. A block with no visible position would change nothing and is
- * not walked, so the result does not depend on where the walk starts.
- *
  * NaN. Where a result is NaN its sign and payload are not promised. */
 #include "runtime/kernels.h"
 #include "runtime/kernels_isa.h"
@@ -25,7 +19,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = 16, PANEL = KERNEL_SCRATCH_ROWS, HALF_PANEL = PANEL / 2 };
+enum { LANES = 16, PANEL = 8, HALF_PANEL = PANEL / 2 };
 
 #ifndef PARTS
 #define PARTS 1
@@ -62,6 +56,27 @@ INLINE void part_sum4(const part *a, float *out)
 				s.v[l] += s.v[l + half];
 		out[i] = s.v[0];
 	}
+}
+
+/* The tree over 16 lanes: of sums, and of maximums, where a NaN never wins. */
+INLINE float tree16(const float *lanes)
+{
+	float lane[LANES];
+	memcpy(lane, lanes, sizeof lane);
+	for (int half = LANES / 2; half; half /= 2)
+		for (int l = 0; l < half; l++)
+			lane[l] += lane[l + half];
+	return lane[0];
+}
+
+INLINE float max16(const float *lanes)
+{
+	float lane[LANES];
+	memcpy(lane, lanes, sizeof lane);
+	for (int half = LANES / 2; half; half /= 2)
+		for (int l = 0; l < half; l++)
+			lane[l] = lane[l + half] > lane[l] ? lane[l + half] : lane[l];
+	return lane[0];
 }
 #endif
 
@@ -365,12 +380,18 @@ INLINE const float *kv_widen(enum kv_type type, const unsigned char *from, float
 	const uint16_t *restrict narrow = (const uint16_t *)(const void *)from;
 	if (type == KV_F32)
 		return (const float *)(const void *)from;
-	if (type == KV_F16)
-		for (int64_t i = 0; i < n; i++)
+	if (type == KV_F16) {
+		int64_t i = 0;
+#ifdef part_of_halves
+		for (; i + PART_LANES <= n; i += PART_LANES)
+			part_store(room + i, part_of_halves((const unsigned char *)(const void *)(narrow + i)));
+#endif
+		for (; i < n; i++)
 			room[i] = half_to_float(narrow[i]);
-	else
+	} else {
 		for (int64_t i = 0; i < n; i++)
 			room[i] = from_bits((uint32_t)narrow[i] << 16);
+	}
 	return room;
 }
 
@@ -398,85 +419,6 @@ static void kv_store(const struct kv_layer *kv, const int32_t *pages, int64_t po
 		kv_narrow(kv->type, k + d, kv->k + offset, kv->n_head_dim);
 		kv_narrow(kv->type, v + d, kv->v + offset, kv->n_head_dim);
 	}
-}
-
-/* score[i] = scale * dot(q, k_i) for n stored rows. */
-static void scores(const struct kv_layer *kv, const unsigned char *k, int64_t n, float scale, const float *q, float *score)
-{
-	float room[PANEL * KERNEL_MAX_HEAD_DIM], out[TILE_TOKENS][PANEL];
-	int64_t d = kv->n_head_dim, row_bytes = d * kv_type_bytes[kv->type];
-	for (int64_t j = 0; j < n; j += PANEL) {
-		const float *rows[PANEL];
-		int64_t n_rows = n - j < PANEL ? n - j : PANEL;
-		const float *wide = kv_widen(kv->type, k + j * row_bytes, room, n_rows * d);
-		for (int64_t i = 0; i < PANEL; i++)
-			rows[i] = wide + (i < n_rows ? i : n_rows - 1) * d;
-		dots_8x1(rows, &q, d, out);
-		for (int64_t i = 0; i < n_rows; i++)
-			score[j + i] = scale * out[0][i];
-	}
-}
-
-/* out_d = fma(p_j, v_jd, out_d) for j = 0 .. n-1 in this order. */
-static void add_values(const struct kv_layer *kv, const unsigned char *v, int64_t n, const float *p, float *restrict out)
-{
-	float room[4 * KERNEL_MAX_HEAD_DIM];
-	int64_t d = kv->n_head_dim, row_bytes = d * kv_type_bytes[kv->type], j = 0;
-	for (; j + 4 <= n; j += 4) {
-		const float *a = kv_widen(kv->type, v + j * row_bytes, room, 4 * d);
-		for (int64_t i = 0; i < d; i++)
-			out[i] = fmaf(p[j + 3], a[3 * d + i], fmaf(p[j + 2], a[2 * d + i],
-				 fmaf(p[j + 1], a[d + i], fmaf(p[j], a[i], out[i]))));
-	}
-	for (; j < n; j++) {
-		const float *a = kv_widen(kv->type, v + j * row_bytes, room, d);
-		for (int64_t i = 0; i < d; i++)
-			out[i] = fmaf(p[j], a[i], out[i]);
-	}
-}
-
-INLINE float tree16(float *lane)
-{
-	for (int half = LANES / 2; half; half /= 2)
-		for (int l = 0; l < half; l++)
-			lane[l] += lane[l + half];
-	return lane[0];
-}
-
-static void attention(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t window, float scale,
-		      const float *q, float *restrict out)
-{
-	int64_t d = kv->n_head_dim, first = window > 0 && pos >= window ? pos - window + 1 : 0;
-	float m = -INFINITY, l = 0.0f, p[KV_PAGE_TOKENS], lane[LANES];
-	for (int64_t i = 0; i < d; i++)
-		out[i] = 0.0f;
-	for (int64_t block = first / KV_PAGE_TOKENS; block <= pos / KV_PAGE_TOKENS; block++) {
-		int64_t start = block * KV_PAGE_TOKENS;
-		int64_t from = first > start ? first - start : 0;
-		int64_t to = pos - start < KV_PAGE_TOKENS ? pos - start + 1 : KV_PAGE_TOKENS;
-		int64_t offset = kv_offset(kv, pages, h, start + from);
-		float top = m;
-		for (int j = 0; j < KV_PAGE_TOKENS; j++)
-			p[j] = -INFINITY;
-		scores(kv, kv->k + offset, to - from, scale, q, p + from);
-		for (int j = 0; j < KV_PAGE_TOKENS; j++)
-			top = p[j] > top ? p[j] : top;
-		if (top > m) {
-			float shrink = exp_one(m - top);
-			l *= shrink;
-			for (int64_t i = 0; i < d; i++)
-				out[i] *= shrink;
-			m = top;
-		}
-		for (int j = 0; j < KV_PAGE_TOKENS; j++)
-			p[j] = j >= from && j < to ? exp_one(p[j] - m) : 0.0f;
-		for (int j = 0; j < LANES; j++)
-			lane[j] = p[j] + p[j + LANES];
-		l += tree16(lane);
-		add_values(kv, kv->v + offset, to - from, p + from, out);
-	}
-	for (int64_t i = 0; i < d; i++)
-		out[i] /= l;
 }
 
 /* ---- the rest ---- */
@@ -538,11 +480,13 @@ static uint64_t digest(const float *logits, int64_t n, int64_t first_id, int64_t
 }
 
 #include "runtime/packed_impl.h"
+#include "runtime/attention_impl.h"
 
 #define KERNELS_TABLE(symbol, text, is_usable)                                                                          \
 	const struct kernels symbol = {                                                                                 \
 		.name = text, .usable = is_usable, .matmul = matmul, .matmul_fixed = matmul_fixed,                      \
 		.quantize = quantize, .packed_matmul = packed_matmul, .packed_fixed = packed_fixed,                     \
 		.add_fixed = add_fixed, .rms_norm = rms_norm, .silu_mul = silu_mul, .rope = rope, .kv_store = kv_store, \
-		.attention = attention, .route = route, .widen_row = widen_row, .digest = digest, .exp = exp_all        \
+		.attention = attention, .attention_rows = attention_rows, .route = route, .widen_row = widen_row,       \
+		.digest = digest, .exp = exp_all                                                                        \
 	}

@@ -11,7 +11,8 @@
  * instruction set, and a block that is not finite (d is NaN) makes every output that uses it NaN.
  *
  * Few tokens read the panel as it is packed. Many tokens share one whose codes are first spread to a byte each, with
- * scales as floats: the same integers and floats, so the same bits. */
+ * scales as floats: the same integers and floats, so the same bits. Where there are registers for it they take two spread
+ * panels at a time, which halves the loads of activations. */
 
 #ifndef PACKED_TILE_TOKENS
 #define PACKED_TILE_TOKENS 1
@@ -118,44 +119,70 @@ enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(fl
        RUNS_AT_ONCE = 8,               /* of a fixed-point sum, in one call of a tile */
        PREFETCH_BYTES = 4096,          /* ahead in a panel, and past its end in the next */
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
-       CHUNK_MIN_TOKENS = 32 };
+       CHUNK_UNIT = 24,                /* whole tiles of 6 and of 8 */
+       CHUNK_MIN_TOKENS = 48,
+       MAX_PANELS = 2 };
 
 /* ---- activations ---- */
+
+#ifndef PART_QUANTIZE
+/* The largest magnitude of 32 numbers, as bits: those of infinity or more when one is not finite. */
+INLINE uint32_t largest32(const float *v)
+{
+	uint32_t top = 0;
+	for (int i = 0; i < PACK_BLOCK; i++) {
+		uint32_t size = to_bits(v[i]) & 0x7fffffffu;
+		top = size > top ? size : top;
+	}
+	return top;
+}
+
+/* q = nearest even of v * inverse; sum: of the first 16, of the last. */
+INLINE void round32(const float *v, float inverse, int8_t *q, int32_t *sum)
+{
+	const float magic = 0x1.8p23f;
+	sum[0] = sum[1] = 0;
+	for (int i = 0; i < PACK_BLOCK; i++) {
+		int32_t nearest = (int32_t)(to_bits(v[i] * inverse + magic) - to_bits(magic));
+		q[i] = (int8_t)nearest;
+		sum[i / LANES] += nearest;
+	}
+}
+#endif
+
+INLINE void quantize_block(const float *v, struct act_block *to)
+{
+	uint32_t top = largest32(v);
+	float largest = from_bits(top);
+	int32_t sum[2];
+	if (top >= 0x7f800000u || largest < 0x1p-100f) {
+		memset(to, 0, sizeof *to);
+		if (top >= 0x7f800000u)
+			to->d = to->ds = NAN;
+		return;
+	}
+	round32(v, 127.0f / largest, to->q, sum);
+	int32_t all = sum[0] + sum[1];
+	to->d = largest / 127.0f;
+	to->ds = to->d * (float)all;
+	to->start8 = -8 * all;
+	to->start16 = -16 * all;
+	to->start128 = -128 * all;
+	to->start32[0] = -32 * sum[0];
+	to->start32[1] = -32 * sum[1];
+	to->unused = 0;
+}
 
 /* A block with something that is not finite has d and ds NaN. One of numbers below 2^-100 counts as zeros. */
 static void quantize(const float *x, int64_t n, struct act_block *to)
 {
-	const float magic = 0x1.8p23f;
-	for (int64_t k = 0; k < n; k += PACK_BLOCK, to++) {
-		float v[PACK_BLOCK];
-		int32_t q[PACK_BLOCK], first = 0, last = 0;
-		uint32_t top = 0;
-		if (n - k < PACK_BLOCK)
-			memset(v, 0, sizeof v);
-		memcpy(v, x + k, (size_t)(n - k < PACK_BLOCK ? n - k : PACK_BLOCK) * sizeof *v);
-		for (int i = 0; i < PACK_BLOCK; i++) {
-			uint32_t size = to_bits(v[i]) & 0x7fffffffu;
-			top = size > top ? size : top;
-		}
-		float largest = from_bits(top);
-		int is_finite = top < 0x7f800000u, is_some = is_finite && largest >= 0x1p-100f;
-		float inverse = is_some ? 127.0f / largest : 0.0f;
-		for (int i = 0; i < PACK_BLOCK; i++)
-			q[i] = is_some ? (int32_t)(to_bits(v[i] * inverse + magic) - to_bits(magic)) : 0;
-		for (int i = 0; i < PACK_BLOCK / 2; i++) {
-			first += q[i];
-			last += q[i + PACK_BLOCK / 2];
-		}
-		for (int i = 0; i < PACK_BLOCK; i++)
-			to->q[i] = (int8_t)q[i];
-		to->d = is_some ? largest / 127.0f : is_finite ? 0.0f : NAN;
-		to->ds = to->d * (float)(first + last);
-		to->start8 = -8 * (first + last);
-		to->start16 = -16 * (first + last);
-		to->start128 = -128 * (first + last);
-		to->start32[0] = -32 * first;
-		to->start32[1] = -32 * last;
-		to->unused = 0;
+	int64_t k = 0;
+	for (; k + PACK_BLOCK <= n; k += PACK_BLOCK)
+		quantize_block(x + k, to++);
+	if (k < n) {
+		float v[PACK_BLOCK] = { 0 };
+		memcpy(v, x + k, (size_t)(n - k) * sizeof *v);
+		quantize_block(v, to);
 	}
 }
 
@@ -219,50 +246,61 @@ INLINE int32_t start_of(enum wtype type, int half, const struct act_block *x)
 	}
 }
 
-/* One run of blocks [from, to): out[t][r]. All arguments before `panel` are constants at every call. */
-INLINE void packed_run(enum wtype type, int wide, int n_tokens, int p, const unsigned char *panel, int64_t from, int64_t to,
-		       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
+/* One run of blocks [from, to) of n_panels panels, panel_bytes apart: out[q * n_tokens + t][r] of panel q. All arguments
+ * before `panel` are constants at every call. Two panels at a time load each activation once for both. */
+INLINE void packed_run(enum wtype type, int wide, int n_panels, int n_tokens, int p, const unsigned char *panel,
+		       int64_t panel_bytes, int64_t from, int64_t to, const struct act_block *x, int64_t ldx,
+		       float (*out)[PANEL_ROWS])
 {
 	const int bits = pack_bits(type), n_halves = type == WTYPE_Q6_K ? 2 : 1, n_groups = PACK_GROUPS / n_halves;
-	part acc[PACKED_TILE_TOKENS];
-	for (int t = 0; t < n_tokens; t++)
-		acc[t] = part_zero();
+	part acc[MAX_PANELS][PACKED_TILE_TOKENS];
+	for (int q = 0; q < n_panels; q++)
+		for (int t = 0; t < n_tokens; t++)
+			acc[q][t] = part_zero();
 	for (int64_t b = from; b < to; b++) {
 		const unsigned char *at = block_codes(type, wide, panel, b);
 		const struct act_block *xs = x + b;
-		part scale, second;
+		part scale[MAX_PANELS][2];
 		for (int i = 0; i <= bits && !wide; i++)
 			__builtin_prefetch(at + PREFETCH_BYTES + i * PLANE_BYTES);
-		block_head(type, wide, p, panel, b, &scale, &second);
+		for (int q = 0; q < n_panels; q++)
+			block_head(type, wide, p, panel + q * panel_bytes, b, &scale[q][0], &scale[q][1]);
 		for (int half = 0; half < n_halves; half++) {
-			int_sums s[PACKED_TILE_TOKENS];
+			int_sums s[MAX_PANELS][PACKED_TILE_TOKENS];
 			for (int t = 0; t < n_tokens; t++)
-				s[t] = sums_start(bits, start_of(type, half, xs + t * ldx));
+				for (int q = 0; q < n_panels; q++)
+					s[q][t] = sums_start(bits, start_of(type, half, xs + t * ldx));
 			for (int i = 0; i < n_groups; i++) {
 				int g = half * n_groups + i;
-				codes c = group_codes(bits, wide, p, g, at);
+				codes c[MAX_PANELS];
+				for (int q = 0; q < n_panels; q++)
+					c[q] = group_codes(bits, wide, p, g, at + q * panel_bytes);
 				for (int t = 0; t < n_tokens; t++)
-					s[t] = sums_add(bits, i + 1, s[t], c, xs[t * ldx].q + 4 * g);
+					for (int q = 0; q < n_panels; q++)
+						s[q][t] = sums_add(bits, i + 1, s[q][t], c[q], xs[t * ldx].q + 4 * g);
 			}
 			for (int t = 0; t < n_tokens; t++)
-				acc[t] = part_fma(part_of_sums(bits, s[t]),
-						  part_mul(half ? second : scale, part_set1(xs[t * ldx].d)), acc[t]);
+				for (int q = 0; q < n_panels; q++)
+					acc[q][t] = part_fma(part_of_sums(bits, s[q][t]),
+							     part_mul(scale[q][half], part_set1(xs[t * ldx].d)), acc[q][t]);
 		}
 		for (int t = 0; t < n_tokens && pack_has_minimum(type); t++)
-			acc[t] = part_fma(second, part_set1(xs[t * ldx].ds), acc[t]);
+			for (int q = 0; q < n_panels; q++)
+				acc[q][t] = part_fma(scale[q][1], part_set1(xs[t * ldx].ds), acc[q][t]);
 	}
-	for (int t = 0; t < n_tokens; t++)
-		part_store(out[t] + p * PART_LANES, acc[t]);
+	for (int q = 0; q < n_panels; q++)
+		for (int t = 0; t < n_tokens; t++)
+			part_store(out[q * n_tokens + t] + p * PART_LANES, acc[q][t]);
 }
 
-/* The runs of [from, to), each of `run` blocks but for the last: out[i * n_tokens + t][r] of run i. */
-INLINE void packed_runs(enum wtype type, int wide, int n_tokens, const unsigned char *panel, int64_t from, int64_t to, int64_t run,
-			const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
+/* The runs of [from, to), each of `run` blocks but for the last: out[(i * n_panels + q) * n_tokens + t][r] of run i. */
+INLINE void packed_runs(enum wtype type, int wide, int n_panels, int n_tokens, const unsigned char *panel, int64_t panel_bytes,
+			int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
 {
 	for (int p = 0; p < PARTS; p++) {
 		float (*to_run)[PANEL_ROWS] = out;
-		for (int64_t b = from; b < to; b += run, to_run += n_tokens)
-			packed_run(type, wide, n_tokens, p, panel, b, to - b < run ? to : b + run, x, ldx, to_run);
+		for (int64_t b = from; b < to; b += run, to_run += n_panels * n_tokens)
+			packed_run(type, wide, n_panels, n_tokens, p, panel, panel_bytes, b, to - b < run ? to : b + run, x, ldx, to_run);
 	}
 }
 
@@ -283,89 +321,117 @@ INLINE void spread(enum wtype type, const unsigned char *panel, int64_t n_blocks
 		}
 }
 
-typedef void packed_tile(const unsigned char *panel, int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx,
-			 float (*out)[PANEL_ROWS]);
+typedef void packed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t from, int64_t to, int64_t run,
+			 const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS]);
+enum panel_kind { PACKED_PANEL, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
 struct packed_kind {
-	packed_tile *tile[2][TILE_SIZES];      /* [spread panel?][tokens] */
+	packed_tile *tile[PANEL_KINDS][TILE_SIZES];      /* [][tokens] */
 	void (*spread)(const unsigned char *panel, int64_t n_blocks, unsigned char *to);
 };
 
-#define PACKED_TILE(type, wide, n)                                                                                            \
-	static void tile_##type##_##wide##_##n(const unsigned char *panel, int64_t from, int64_t to, int64_t run,                \
-					       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])              \
-	{                                                                                                                     \
-		packed_runs(WTYPE_##type, wide, n, panel, from, to, run, x, ldx, out);                                        \
+#define PACKED_TILE(type, kind, n)                                                                                         \
+	static void tile_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t from, int64_t to,  \
+					       int64_t run, const struct act_block *x, int64_t ldx,                        \
+					       float (*out)[PANEL_ROWS])                                                   \
+	{                                                                                                                  \
+		packed_runs(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, from, to, \
+			    run, x, ldx, out);                                                                             \
 	}
 #if PACKED_TILE_TOKENS == 8
-#define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 0, 2) X(type, 0, 3) X(type, 0, 4) X(type, 0, 5) X(type, 0, 6) \
-	X(type, 0, 7) X(type, 0, 8) X(type, 1, 5) X(type, 1, 6) X(type, 1, 7) X(type, 1, 8)
+#define PACKED_SIZES_ONE(X, type)                                                                                       \
+	X(type, PACKED_PANEL, 1) X(type, PACKED_PANEL, 2) X(type, PACKED_PANEL, 3) X(type, PACKED_PANEL, 4)             \
+	X(type, PACKED_PANEL, 5) X(type, PACKED_PANEL, 6) X(type, PACKED_PANEL, 7) X(type, PACKED_PANEL, 8)             \
+	X(type, WIDE_PANEL, 5) X(type, WIDE_PANEL, 6) X(type, WIDE_PANEL, 7) X(type, WIDE_PANEL, 8)
 #elif PACKED_TILE_TOKENS == 4
-#define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 0, 2) X(type, 0, 3) X(type, 0, 4) X(type, 1, 3) X(type, 1, 4)
+#define PACKED_SIZES_ONE(X, type)                                                                                       \
+	X(type, PACKED_PANEL, 1) X(type, PACKED_PANEL, 2) X(type, PACKED_PANEL, 3) X(type, PACKED_PANEL, 4)             \
+	X(type, WIDE_PANEL, 3) X(type, WIDE_PANEL, 4)
 #else
-#define PACKED_SIZES(X, type) X(type, 0, 1) X(type, 1, 1)
+#define PACKED_SIZES_ONE(X, type) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
+#endif
+#ifdef PACKED_PAIR_TOKENS   /* 6 */
+#define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type) X(type, WIDE_PAIR, 4) X(type, WIDE_PAIR, 5) X(type, WIDE_PAIR, 6)
+#else
+#define PACKED_PAIR_TOKENS 0
+#define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type)
 #endif
 #define PACKED_TYPES(X) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_0) X(Q5_1) X(Q5_K) X(Q6_K) X(Q8_0)
-#define PACKED_FUNCTIONS(type)                                                                    \
-	PACKED_SIZES(PACKED_TILE, type)                                                           \
-	static void spread_##type(const unsigned char *panel, int64_t n_blocks, unsigned char *to) \
-	{                                                                                         \
-		spread(WTYPE_##type, panel, n_blocks, to);                                        \
+#define PACKED_FUNCTIONS(type)                                                                            \
+	PACKED_SIZES(PACKED_TILE, type)                                                                   \
+	static void spread_##type(const unsigned char *panel, int64_t n_blocks, unsigned char *to)        \
+	{                                                                                                 \
+		spread(WTYPE_##type, panel, n_blocks, to);                                                \
 	}
 PACKED_TYPES(PACKED_FUNCTIONS)
 
-#define PACKED_ENTRY(type, wide, n) .tile[wide][n] = tile_##type##_##wide##_##n,
+#define PACKED_ENTRY(type, kind, n) .tile[kind][n] = tile_##type##_##kind##_##n,
 #define PACKED_KIND(type) [WTYPE_##type] = { PACKED_SIZES(PACKED_ENTRY, type) .spread = spread_##type },
 static const struct packed_kind packed_kinds[WTYPE_COUNT] = { PACKED_TYPES(PACKED_KIND) };
 
 /* ---- a matrix ---- */
 
-/* A panel and the tokens that are multiplied with it before the next one. */
+/* A panel, or two, and the tokens that are multiplied with it before the next one. */
 struct packed_work {
-	const struct packed_kind *kind;
+	packed_tile *const *tile;       /* [tokens] */
 	const unsigned char *panel;
-	int wide;
+	int64_t panel_bytes;
+	int n_panels, n_rows, max_tokens;
 	const struct act_block *x;
-	int64_t ldx, n;
+	int64_t ldx, n, n_blocks;
 };
 
 static int64_t chunk_tokens(const struct weight *w)
 {
-	int64_t tokens = CHUNK_BLOCKS / (w->cols / PACK_BLOCK + 1) / PACKED_TILE_TOKENS * PACKED_TILE_TOKENS;
+	int64_t tokens = CHUNK_BLOCKS / (w->cols / PACK_BLOCK + 1) / CHUNK_UNIT * CHUNK_UNIT;
 	return tokens > CHUNK_MIN_TOKENS ? tokens : CHUNK_MIN_TOKENS;
 }
 
-static struct packed_work packed_work(const struct weight *w, int64_t r, const struct act_block *x, int64_t ldx, int64_t n,
-				      float *scratch)
+/* The panels from row r on, of rows up to `end`. */
+static struct packed_work packed_work(const struct weight *w, int64_t r, int64_t end, const struct act_block *x, int64_t ldx,
+				      int64_t n, float *scratch)
 {
-	int64_t blocks = w->cols / PACK_BLOCK;
-	struct packed_work work = { .kind = &packed_kinds[w->type], .x = x, .ldx = ldx, .n = n };
-	work.panel = w->data + r / PANEL_ROWS * pack_panel_bytes(w->type, w->cols);
-	work.wide = n >= WIDE_TOKENS;
-	if (work.wide) {
-		work.kind->spread(work.panel, blocks, (unsigned char *)scratch);
+	const struct packed_kind *kind = &packed_kinds[w->type];
+	int64_t bytes = pack_panel_bytes(w->type, w->cols), blocks = w->cols / PACK_BLOCK;
+	const unsigned char *panel = w->data + r / PANEL_ROWS * bytes;
+	int pair = PACKED_PAIR_TOKENS && n >= WIDE_TOKENS && end - r > PANEL_ROWS;
+	struct packed_work work = { .panel = panel, .panel_bytes = blocks * WIDE_BLOCK_BYTES, .n_panels = 1 + pair, .x = x,
+				    .ldx = ldx, .n = n, .n_blocks = blocks, .tile = kind->tile[PACKED_PANEL],
+				    .max_tokens = pair ? PACKED_PAIR_TOKENS : PACKED_TILE_TOKENS };
+	work.n_rows = (int)(end - r < work.n_panels * PANEL_ROWS ? end - r : work.n_panels * PANEL_ROWS);
+	if (n >= WIDE_TOKENS) {
+		for (int q = 0; q < work.n_panels; q++)
+			kind->spread(panel + q * bytes, blocks, (unsigned char *)scratch + q * work.panel_bytes);
 		work.panel = (unsigned char *)scratch;
+		work.tile = kind->tile[pair ? WIDE_PAIR : WIDE_PANEL];
 	}
 	return work;
 }
 
 /* Tokens of the next tile: as few tiles as there can be, of nearly the same size. */
-static int64_t tile_tokens(int64_t n_left)
+static int64_t tile_tokens(const struct packed_work *work, int64_t n_left)
 {
-	int64_t tiles = (n_left + PACKED_TILE_TOKENS - 1) / PACKED_TILE_TOKENS;
+	int64_t tiles = (n_left + work->max_tokens - 1) / work->max_tokens;
 	return (n_left + tiles - 1) / tiles;
 }
 
-static void packed_panel(const struct packed_work *work, int n_rows, const float *bias, float *y, int64_t ldy,
-			 int64_t n_blocks)
+/* Rows of panel q that are wanted. */
+static int panel_rows(const struct packed_work *work, int q)
 {
-	float out[PACKED_TILE_TOKENS][PANEL_ROWS];
-	for (int64_t b = 0; b < work->n;) {
-		int64_t n_tokens = tile_tokens(work->n - b);
-		work->kind->tile[work->wide][n_tokens](work->panel, 0, n_blocks, n_blocks, work->x + b * work->ldx, work->ldx,
-							    out);
-		for (int64_t t = 0; t < n_tokens; t++, b++)
-			for (int i = 0; i < n_rows; i++)
-				y[b * ldy + i] = bias ? out[t][i] + bias[i] : out[t][i];
+	return work->n_rows - q * PANEL_ROWS < PANEL_ROWS ? work->n_rows - q * PANEL_ROWS : PANEL_ROWS;
+}
+
+/* y and bias of the first row and token of the work. */
+static void packed_panel(const struct packed_work *work, const float *bias, float *y, int64_t ldy)
+{
+	float out[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS];
+	for (int64_t b = 0, n; b < work->n; b += n) {
+		n = tile_tokens(work, work->n - b);
+		work->tile[n](work->panel, work->panel_bytes, 0, work->n_blocks, work->n_blocks, work->x + b * work->ldx, work->ldx,
+			      out);
+		for (int q = 0; q < work->n_panels; q++)
+			for (int64_t t = 0; t < n; t++)
+				for (int i = 0, r = q * PANEL_ROWS; i < panel_rows(work, q); i++, r++)
+					y[(b + t) * ldy + r] = bias ? out[q * n + t][i] + bias[r] : out[q * n + t][i];
 	}
 }
 
@@ -374,10 +440,10 @@ static void packed_matmul(const struct weight *w, int64_t begin, int64_t end, co
 {
 	int64_t chunk = chunk_tokens(w);
 	for (int64_t b = 0; b < n; b += chunk)
-		for (int64_t r = begin; r < end; r += PANEL_ROWS) {
-			int n_rows = (int)(end - r < PANEL_ROWS ? end - r : PANEL_ROWS);
-			struct packed_work work = packed_work(w, r, x + b * ldx, ldx, n - b < chunk ? n - b : chunk, scratch);
-			packed_panel(&work, n_rows, bias ? bias + r : NULL, y + b * ldy + r, ldy, w->cols / PACK_BLOCK);
+		for (int64_t r = begin, rows; r < end; r += rows) {
+			struct packed_work work = packed_work(w, r, end, x + b * ldx, ldx, n - b < chunk ? n - b : chunk, scratch);
+			packed_panel(&work, bias ? bias + r : NULL, y + b * ldy + r, ldy);
+			rows = work.n_rows;
 		}
 }
 
@@ -396,25 +462,28 @@ INLINE int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *tota
 }
 #endif
 
-/* acc and bad of the panel's first row and the work's first token. A gate of 1 changes nothing. */
-static void packed_panel_fixed(const struct packed_work *work, int n_rows, int64_t run, const float *gate, int64_t *acc,
-			       int64_t lda, int64_t *bad, int64_t n_blocks)
+/* acc += the runs of n tokens from b on; bad likewise. A gate of 1 changes nothing. */
+static void packed_tile_fixed(const struct packed_work *work, int64_t b, int64_t n, int64_t run, const float *gate,
+			      int64_t *acc, int64_t lda, int64_t *bad)
 {
-	float out[RUNS_AT_ONCE * PACKED_TILE_TOKENS][PANEL_ROWS];
-	for (int64_t b = 0; b < work->n;) {
-		int64_t n_tokens = tile_tokens(work->n - b), total[PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } };
-		for (int64_t k = 0; k < n_blocks; k += RUNS_AT_ONCE * run) {
-			int64_t end = n_blocks - k < RUNS_AT_ONCE * run ? n_blocks : k + RUNS_AT_ONCE * run;
-			int64_t n_runs = (end - k + run - 1) / run;
-			work->kind->tile[work->wide][n_tokens](work->panel, k, end, run, work->x + b * work->ldx, work->ldx, out);
-			for (int64_t t = 0; t < n_tokens; t++)
+	float out[RUNS_AT_ONCE * MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS];
+	int64_t total[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } }, n_sums = n * work->n_panels;
+	for (int64_t k = 0; k < work->n_blocks; k += RUNS_AT_ONCE * run) {
+		int64_t end = work->n_blocks - k < RUNS_AT_ONCE * run ? work->n_blocks : k + RUNS_AT_ONCE * run;
+		int64_t n_runs = (end - k + run - 1) / run;
+		work->tile[n](work->panel, work->panel_bytes, k, end, run, work->x + b * work->ldx, work->ldx, out);
+		for (int q = 0; q < work->n_panels; q++)
+			for (int64_t t = 0; t < n; t++)
 				for (int64_t i = 0; i < n_runs; i++)
-					bad[b + t] += panel_fixed(out[i * n_tokens + t], gate ? gate[b + t] : 1.0f, n_rows, total[t]);
-		}
-		for (int64_t t = 0; t < n_tokens; t++, b++)
-			for (int i = 0; i < n_rows; i++)
-				acc[b * lda + i] = (int64_t)((uint64_t)acc[b * lda + i] + (uint64_t)total[t][i]);
+					bad[b + t] += panel_fixed(out[i * n_sums + q * n + t], gate ? gate[b + t] : 1.0f,
+								  panel_rows(work, q), total[q * n + t]);
 	}
+	for (int q = 0; q < work->n_panels; q++)
+		for (int64_t t = 0; t < n; t++)
+			for (int i = 0, r = q * PANEL_ROWS; i < panel_rows(work, q); i++, r++) {
+				int64_t *to = &acc[(b + t) * lda + r];
+				*to = (int64_t)((uint64_t)*to + (uint64_t)total[q * n + t][i]);
+			}
 }
 
 static void packed_fixed(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate,
@@ -423,10 +492,12 @@ static void packed_fixed(const struct weight *w, int64_t begin, int64_t end, int
 {
 	int64_t chunk = chunk_tokens(w), run_blocks = (run + PACK_BLOCK - 1) / PACK_BLOCK;
 	for (int64_t b = 0; b < n; b += chunk)
-		for (int64_t r = begin; r < end; r += PANEL_ROWS) {
-			int n_rows = (int)(end - r < PANEL_ROWS ? end - r : PANEL_ROWS);
-			struct packed_work work = packed_work(w, r, x + b * ldx, ldx, n - b < chunk ? n - b : chunk, scratch);
-			packed_panel_fixed(&work, n_rows, run_blocks, gate ? gate + b : NULL, acc + b * lda + r, lda, bad + b,
-					   w->cols / PACK_BLOCK);
+		for (int64_t r = begin, rows; r < end; r += rows) {
+			struct packed_work work = packed_work(w, r, end, x + b * ldx, ldx, n - b < chunk ? n - b : chunk, scratch);
+			rows = work.n_rows;
+			for (int64_t t = 0, n_tile; t < work.n; t += n_tile) {
+				n_tile = tile_tokens(&work, work.n - t);
+				packed_tile_fixed(&work, t, n_tile, run_blocks, gate ? gate + b : NULL, acc + b * lda + r, lda, bad + b);
+			}
 		}
 }

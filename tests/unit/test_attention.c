@@ -96,6 +96,37 @@ TEST(attention_matches_softmax_and_does_not_see_pages)
 	check_attention(KV_F16, KERNEL_MAX_HEAD_DIM, 2, 70, 0, 1.0f);
 }
 
+/* Rows and heads together, whatever their number and whatever lies in the places behind each row. */
+TEST(rows_and_heads_together_have_the_bits_of_each_alone)
+{
+	static const int64_t dims[] = { 64, 80, 7, 24, 128, 40 }, windows[] = { 0, 0, 1, 5, 31, 33, 100 };
+	for (int round = 0; round < 126; round++) {
+		int64_t d = dims[round % 6], window = windows[round % 7], heads = 1 + random_below(5), n_tokens = 1 + random_below(150);
+		int64_t rows = 1 + random_below(n_tokens), pos = random_below(n_tokens - rows + 1), ld = heads * d + random_below(9);
+		struct cache c = { .layer = { (enum kv_type)(round % 3), 2, d, NULL, NULL }, .n_tokens = n_tokens };
+		float *q = random_floats(rows * ld), *out = random_floats(rows * ld), *alone = random_floats(rows * ld), *first;
+		first = room((size_t)(rows * ld) * sizeof *first);
+		c.k = random_floats(n_tokens * 2 * d);
+		c.v = random_floats(n_tokens * 2 * d);
+		if (round % 5 == 4)
+			c.v[random_below(n_tokens * 2 * d)] = INFINITY;   /* 0 * inf is NaN: only rows that see it may */
+		cache_fill(&c, kernel_tables[0], 3);
+		memcpy(first, alone, (size_t)(rows * ld) * sizeof *first);
+		for (int64_t b = 0; b < rows; b++)
+			for (int64_t g = 0; g < heads; g++)
+				kernel_tables[0]->attention(&c.layer, c.pages, 1, pos + b, window, 0.3f, q + b * ld + g * d,
+							    first + b * ld + g * d);
+		FOR_TABLES(k) {
+			memcpy(out, alone, (size_t)(rows * ld) * sizeof *out);   /* what is between the rows stays */
+			k->attention_rows(&c.layer, c.pages, 1, pos, rows, heads, window, 0.3f, q, ld, out, ld);
+			for (int64_t i = 0; i < rows * ld; i++)
+				CU_ASSERT(same_bits(out + i, first + i, 1) || (isnan(out[i]) && isnan(first[i])));
+		}
+		cache_free(&c);
+		free(c.k), free(c.v), free(q), free(out), free(alone), free(first);
+	}
+}
+
 /* Scores that rise with every block make each block rescale what came before; falling ones never. */
 TEST(the_running_maximum_may_rise_in_every_block)
 {
@@ -164,5 +195,6 @@ TEST(nan_in_a_key_reaches_the_output_but_not_past_the_mask)
 }
 
 TEST_MAIN("attention", CASE(attention_matches_softmax_and_does_not_see_pages),
+	  CASE(rows_and_heads_together_have_the_bits_of_each_alone),
 	  CASE(the_running_maximum_may_rise_in_every_block), CASE(every_stored_number_is_widened_exactly),
 	  CASE(nan_in_a_key_reaches_the_output_but_not_past_the_mask))
