@@ -36,11 +36,19 @@ static int number(const char *name)
 	return value ? atoi(value) : 0;
 }
 
+/* The tasks of srun's step. SLURM_NTASKS may mean the whole allocation, so it counts only where nothing else is said. */
+static int tasks_of_step(void)
+{
+	int tasks = number("SLURM_STEP_NUM_TASKS");
+	if (tasks <= 1 && has("PMI_SIZE"))
+		tasks = number("PMI_SIZE");
+	return tasks || has("SLURM_STEP_NUM_TASKS") ? tasks : number("SLURM_NTASKS");
+}
+
 /* srun started several tasks; under mpirun inside such a step (the daemon's) the Open MPI variables are there, too. */
 static int is_step_of_many(void)
 {
-	return has("SLURM_PROCID") && has("SLURM_STEP_ID") && !has("OMPI_COMM_WORLD_SIZE") &&
-	       (number("SLURM_STEP_NUM_TASKS") > 1 || number("PMI_SIZE") > 1);
+	return has("SLURM_PROCID") && has("SLURM_STEP_ID") && !has("OMPI_COMM_WORLD_SIZE") && tasks_of_step() > 1;
 }
 
 int comm_mpi_is_started_by_launcher(void)
@@ -51,9 +59,8 @@ int comm_mpi_is_started_by_launcher(void)
 
 static enum err refuse_singletons(int ranks)
 {
-	int tasks = number("SLURM_STEP_NUM_TASKS") > 1 ? number("SLURM_STEP_NUM_TASKS") : number("PMI_SIZE");
 	return ERR(FIT, "srun started %d tasks but MPI sees %d rank%s in each: start with srun --mpi=pmix (srun --mpi=list "
-		   "shows what this Slurm can do), or with mpirun", tasks, ranks, ranks == 1 ? "" : "s");
+		   "shows what this Slurm can do), or with mpirun", tasks_of_step(), ranks, ranks == 1 ? "" : "s");
 }
 
 /* --- yielding --- */
@@ -84,11 +91,19 @@ static int ranks_of_this_node(void)
 	return ranks > 0 ? ranks : tasks_of_slurm_node();
 }
 
-static int allowed_cores(void)
+static int cores_of(pid_t process)
 {
 	cpu_set_t set;
 	CPU_ZERO(&set);
-	return sched_getaffinity(0, sizeof set, &set) ? 1 << 20 : CPU_COUNT(&set);   /* more than 1024: enough for all */
+	return sched_getaffinity(process, sizeof set, &set) ? 1 << 20 : CPU_COUNT(&set);   /* more than 1024: enough for all */
+}
+
+/* What the ranks of this node share. mpirun, or its daemon, is the parent and has that; Open MPI 5 gives each rank a part
+ * of it, and tells nobody. */
+static int shared_cores(void)
+{
+	int own = cores_of(0), parents = has("OMPI_COMM_WORLD_SIZE") ? cores_of(getppid()) : 0;
+	return own > parents ? own : parents;
 }
 
 /* Whether a parameter file says "key = ..." outside comments. */
@@ -141,7 +156,7 @@ static int yield_when_cores_are_short(void)
 	static const char variable[] = "OMPI_MCA_mpi_yield_when_idle";
 	if (number("OMPI_MCA_mpi_oversubscribe") || number("OMPI_MCA_orte_bound_at_launch"))
 		return 0;   /* mpirun saw to it, or gave every rank cores of its own */
-	if (ranks_of_this_node() <= allowed_cores() || has(variable) || site_sets("mpi_yield_when_idle"))
+	if (ranks_of_this_node() <= shared_cores() || has(variable) || site_sets("mpi_yield_when_idle"))
 		return 0;
 	setenv(variable, "1", 1);
 	return 1;
@@ -169,7 +184,7 @@ enum err comm_mpi_start(int *argc, char ***argv, struct comm **world)
 	err_set_rank(comm_rank(*world));
 	if (yields && comm_rank(*world) == 0)
 		LOG_RANK(INFO, "%d ranks share %d cores here: OMPI_MCA_mpi_yield_when_idle=1 was set, so that waiting ranks "
-			 "give way", ranks_of_this_node(), allowed_cores());
+			 "give way", ranks_of_this_node(), shared_cores());
 	return ERR_OK;
 }
 

@@ -30,12 +30,15 @@ wait_for() {                                        # WHAT COMMAND...
 }
 
 phase=load
-words=(run --model "$MODEL" --quiet --tp 2 --pp 2 --prompt bug: --set generation.ignore_eos=true --max-tokens 1000)
+# One prompt after the other: Open MPI 5's mpirun passes on whole lines only.
+words=(run --model "$MODEL" --quiet --tp 2 --pp 2 --prompt bug: --prompt bug: --prompt bug: --set runtime.sequences=1
+	--set generation.ignore_eos=true --max-tokens 1000)
 case $place in
 load) slow=$victim;;
 wait) slow=$(((victim + 1) % 4));;
 run) slow=none phase=run;;
 esac
+: >"$work/out"                                      # it is looked at before the job may have made it
 export LD_PRELOAD=$SLOW_READ SLOW_RANK=$slow SLOW_MARK=$work/reading
 "$here/run.sh" 4 "$SHARDRUN" "${words[@]}" >"$work/out" 2>"$work/err" </dev/null &
 job=$!

@@ -32,9 +32,11 @@ TEST(the_environment_says_who_started_this_process)
 	CU_ASSERT_TRUE(started_with("PMIX_RANK=0 SLURM_PROCID=0 SLURM_STEP_ID=0"));               /* srun --mpi=pmix */
 	CU_ASSERT_TRUE(started_with("PMI_RANK=0 PMI_FD=9 SLURM_PROCID=0 SLURM_STEP_ID=0"));       /* srun --mpi=pmi2 */
 	CU_ASSERT_TRUE(started_with("SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4"));    /* srun -n4, no MPI */
+	CU_ASSERT_TRUE(started_with("SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_NTASKS=4"));            /* the same, if all it says */
 	CU_ASSERT_FALSE(started_with("SLURM_NTASKS=4"));                                          /* shell of salloc */
 	CU_ASSERT_FALSE(started_with("SLURM_PROCID=0 SLURM_NTASKS=4"));                           /* batch script */
 	CU_ASSERT_FALSE(started_with("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1"));   /* srun --pty bash */
+	CU_ASSERT_FALSE(started_with("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=4"));   /* of salloc */
 }
 
 TEST(srun_without_pmix_is_refused)
@@ -45,6 +47,8 @@ TEST(srun_without_pmix_is_refused)
 	CU_ASSERT_TRUE(started_with("SLURM_PROCID=1 SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=4"));
 	CHECK_ERR(comm_mpi_start(&argc, &argv, &world), FIT, "srun started 4 tasks");
 	CHECK_ERR(comm_mpi_start(&argc, &argv, &world), FIT, "srun --mpi=pmix");
+	CU_ASSERT_TRUE(started_with("SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=2"));
+	CHECK_ERR(comm_mpi_start(&argc, &argv, &world), FIT, "srun started 2 tasks");
 	CU_ASSERT_PTR_NULL(world);
 }
 
