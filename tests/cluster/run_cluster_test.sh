@@ -29,7 +29,18 @@ fi
 
 exec 9>/run/lock/shardrun-cluster.lock || exit 1
 flock -w 600 9 || { echo "another cluster has been up on this machine for 600 s"; exit 1; }
-trap '"$CLUSTER" down 9>&-' EXIT
+munge_before=$(pgrep -x munged)
+take_down() {
+	"$CLUSTER" down 9>&-
+	# munge serves the whole machine: it goes only when it came with this cluster
+	[ -z "$munge_before" ] || return
+	pgrep -x munged | xargs -r kill
+	for _ in $(seq 50); do
+		pgrep -x munged >/dev/null || return
+		sleep 0.1
+	done
+}
+trap take_down EXIT
 trap 'exit 143' TERM INT HUP
 said=$("$CLUSTER" up "$nodes" "$cpus" 2>&1 9>&-) || {
 	echo "$said"

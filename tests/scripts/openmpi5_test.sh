@@ -5,6 +5,7 @@
 # worlds of one rank under an srun without PMIx. Skipped, with the reason, where the prefix cannot be had.
 root=$1
 . "$root/tests/mpi/common.sh"
+touch "$work/began"
 prefix=$(sh "$root/tests/download.sh" openmpi5 "$root/build/cache" 2>"$work/err") || {
 	status=$?
 	[ $status != 77 ] || echo "skipped: $(cat "$work/err")"
@@ -94,4 +95,6 @@ alone 1 SLURM_STEP_NUM_TASKS=2
 alone 1
 # --mpi=pmi2, which Open MPI 5 does not speak: only MPI_Init can tell, and says so in two lines of its own.
 alone 3 SLURM_STEP_NUM_TASKS=2 PMI_RANK=0 PMI_SIZE=2 PMI_FD=9 OPAL_PREFIX="$prefix"
+# Ranks that were killed or refused leave their shared memory; no other job runs beside this test.
+find /dev/shm -maxdepth 1 -name 'sm_segment.*' -user "$(id -un)" -newer "$work/began" -delete
 finish
