@@ -65,9 +65,7 @@ static void embed_part(void *arg, int thread, int n_threads)
 	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++) {
 		int64_t id = s->rows[b].token;
-		if (id >= vocab.begin && id < vocab.end && s->weights->embed.form != PACK_ROWS)
-			pack_widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
-		else if (id >= vocab.begin && id < vocab.end)
+		if (id >= vocab.begin && id < vocab.end)
 			s->k->widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
 		else
 			memset(s->x + b * C, 0, (size_t)C * sizeof(float));
@@ -420,7 +418,7 @@ static void head_part(void *arg, int thread, int n_threads)
 	stage_product(s, thread, &s->weights->head, begin, end, NULL, &x, r->n, s->logits, V);
 }
 
-/* logits (n, V/tp) of rows [first, first + n) of `in` (., C). */
+/* s->logits (n, V/tp) of the n rows of `in` (n, C). */
 static void head(struct stage *s, const float *in, int64_t n)
 {
 	struct region r = { .s = s, .vector = s->weights->final_norm, .in = in, .n = n };
@@ -428,7 +426,7 @@ static void head(struct stage *s, const float *in, int64_t n)
 	pool_run(s->pool, head_part, &r);
 }
 
-/* The last row of every slice that samples, moved to the front of x; its slices in `of`. */
+/* The last row of every slice that samples, moved to the front of x. Gives their number. */
 static int64_t pick_rows(struct stage *s, const struct step *step)
 {
 	int64_t C = s->m->n_embd, row = 0, n = 0;

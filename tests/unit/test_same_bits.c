@@ -1,12 +1,14 @@
 /* labels: golden
  * timeout: 900
  * Any layout, same bits: the bundled model over every (tp, pp, dp, ep, etp) of up to 8 ranks, with 1 to 3 threads, prompts
- * alone or together, prefill whole or in chunks, gives the logits of one rank, and the tokens that transformers gave. */
+ * alone or together, prefill whole or in chunks, gives the logits of one rank, and the tokens that transformers gave. Each layout
+ * runs with one choice of the latter; with SAME_BITS_PRODUCT set with every one (ctest's same_bits_product). */
 #include "tests/same_bits.h"
 #include "tests/test.h"
 
 #define MODEL SOURCE_DIR "/configs/models/jargon-moe"
-enum { N_PROMPTS = 4, NEW = 10 };
+enum { N_PROMPTS = 4, NEW = 10,
+       CHOICES = 12 };              /* 3 numbers of threads x chunked or whole x alone or together */
 
 static struct bits_prompt prompts[BITS_MAX_PROMPTS];
 static int32_t greedy[BITS_MAX_PROMPTS][BITS_MAX_NEW];
@@ -86,10 +88,14 @@ static int try_experts(struct bits_run *b, int *n_run)
 				continue;
 			b->layout.ep = ep;
 			b->layout.etp = etp;
-			b->threads = 1 + *n_run % 3;
-			b->step_tokens = *n_run % 2 ? 5 : 512;
-			b->sequences = *n_run % 5 ? 4 : 1;
-			bad += differs(b, "");
+			for (int i = 0; i < CHOICES; i++) {
+				if (!getenv("SAME_BITS_PRODUCT") && i != *n_run % CHOICES)
+					continue;
+				b->threads = 1 + i % 3;
+				b->step_tokens = i / 3 % 2 ? 5 : 512;
+				b->sequences = i / 6 ? 4 : 1;
+				bad += differs(b, "");
+			}
 			++*n_run;
 		}
 	}
