@@ -70,14 +70,20 @@ static enum err read_all(struct prompts *p, const struct options *o)
 	return p->n ? ERR_OK : ERR(USAGE, "there is no prompt: give --prompt, --prompt-file, --prompt-ids, or lines on standard input");
 }
 
-struct seen { uint64_t hash; int64_t prompt; };
+struct seen { const struct tokens *tokens; int64_t prompt; };
 
-static int by_hash(const void *a, const void *b)
+static int compare_tokens(const struct tokens *x, const struct tokens *y)
+{
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	return x->n ? memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) : 0;
+}
+
+static int by_tokens(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
-	if (x->hash != y->hash)
-		return x->hash < y->hash ? -1 : 1;
-	return (x->prompt > y->prompt) - (x->prompt < y->prompt);
+	int order = compare_tokens(x->tokens, y->tokens);
+	return order ? order : (x->prompt > y->prompt) - (x->prompt < y->prompt);
 }
 
 /* What a prompt becomes must not depend on what stands beside it, but a prompt that is there n times has n answers: the
@@ -86,15 +92,11 @@ static enum err number_choices(struct prompts *p)
 {
 	struct seen *seen;
 	TRY(MEM_NEW((size_t)p->n, struct seen, &seen));
-	for (int64_t i = 0; i < p->n; i++) {
-		uint64_t h = 14695981039346656037u;   /* FNV-1a */
-		for (int64_t t = 0; t < p->tokens[i].n; t++)
-			h = (h ^ (uint32_t)p->tokens[i].ids[t]) * 1099511628211u;
-		seen[i] = (struct seen){ h, i };
-	}
-	qsort(seen, (size_t)p->n, sizeof *seen, by_hash);
+	for (int64_t i = 0; i < p->n; i++)
+		seen[i] = (struct seen){ &p->tokens[i], i };
+	qsort(seen, (size_t)p->n, sizeof *seen, by_tokens);
 	for (int64_t i = 1; i < p->n; i++)
-		if (seen[i].hash == seen[i - 1].hash)
+		if (!compare_tokens(seen[i].tokens, seen[i - 1].tokens))
 			p->requests[seen[i].prompt].sample.choice = p->requests[seen[i - 1].prompt].sample.choice + 1;
 	mem_free(seen);
 	return ERR_OK;

@@ -149,7 +149,6 @@ static enum err read_matrix(struct loader *l, const struct arch_tensor *row, int
 	out->data = l->out->block + l->placed_bytes;
 	int64_t part_bytes = rank_weights_part_bytes(out, parts);
 	l->placed_bytes += size_round_up((uint64_t)(parts * part_bytes), ALIGN);
-	l->out->packed |= out->form != PACK_ROWS;
 	for (int64_t p = 0; p < parts; p++) {
 		int stacked = 0;
 		int64_t expert = row->per_expert ? l->s->experts.begin + p : -1;

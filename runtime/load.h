@@ -23,7 +23,6 @@ struct rank_weights {
 	float *final_norm;                /* (C) */
 	struct layer_weights *layers;     /* of this stage: layers[i] is layer shard.layers.begin + i */
 	float *rope_factors;              /* (D/2) or NULL */
-	int packed;                       /* some matrix is: activations are wanted as int8 */
 	unsigned char *block;             /* owned: all matrices */
 	uint64_t block_bytes, read_bytes;
 	struct arena *arena;              /* owned: the vectors and tables */
