@@ -2,7 +2,10 @@
  * variable-size exchanges made of the plain ones. */
 #include "parallel/comm_impl.h"
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "parallel/shared_memory.h"
+#include "parallel/shared_reduce.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,14 +21,6 @@ void comm_reset_stats(struct comm *c) { c->stats = (struct comm_stats){ 0, 0, 0 
 const char *comm_link(const struct comm *c)
 {
 	return c->size == 1 ? "self" : c->n_nodes == 1 ? "memory" : "network";
-}
-
-size_t comm_type_bytes(enum comm_type type)
-{
-	static const size_t bytes[] = {
-		[COMM_U8] = 1, [COMM_I32] = 4, [COMM_U32] = 4, [COMM_I64] = 8, [COMM_U64] = 8, [COMM_F32] = 4,
-	};
-	return bytes[type];
 }
 
 enum err comm_new(const struct comm_ops *ops, const char *name, int capacity, struct comm **out)
@@ -45,10 +40,22 @@ enum err comm_new(const struct comm_ops *ops, const char *name, int capacity, st
 	return ERR_OK;
 }
 
+/* What the ranks of one node share beside the filling's own means. */
+struct window { struct shared_memory memory; struct shared_reduce reduce; };
+
+static void window_destroy(struct window *w)
+{
+	if (!w)
+		return;
+	shared_memory_unmap(&w->memory);
+	mem_free(w);
+}
+
 void comm_destroy(struct comm *c)
 {
 	if (!c)
 		return;
+	window_destroy(c->window);
 	c->ops->destroy(c);
 	mem_free(c->node_of);
 	mem_free(c);
@@ -88,6 +95,11 @@ static void keep_own_part(void *to, const void *from, size_t bytes)
 		memmove(to, from, bytes);
 }
 
+static enum err window_result(const struct comm *c, enum err e)
+{
+	return e == ERR_BUG ? err_context(e, "communicator %s", c->name) : e;
+}
+
 enum err comm_barrier(struct comm *c)
 {
 	count_to_all(c, 0);
@@ -104,12 +116,16 @@ enum err comm_bcast(struct comm *c, void *data, size_t bytes, int root)
 enum err comm_allreduce(struct comm *c, void *data, size_t n, enum comm_type type, enum comm_op op)
 {
 	count_to_all(c, n * comm_type_bytes(type));
+	if (c->window)
+		return window_result(c, shared_allreduce(&c->window->reduce, data, n, type, op));
 	return c->size == 1 ? ERR_OK : c->ops->allreduce(c, data, n, type, op);
 }
 
 enum err comm_allgather(struct comm *c, const void *from, void *to, const size_t *bytes, const size_t *offsets)
 {
 	count_to_all(c, bytes[c->rank]);
+	if (c->window)
+		return window_result(c, shared_allgather(&c->window->reduce, from, to, bytes, offsets));
 	if (c->size > 1)
 		return c->ops->allgather(c, from, to, bytes, offsets);
 	keep_own_part((char *)to + offsets[0], from, bytes[0]);
@@ -121,6 +137,8 @@ enum err comm_reduce_scatter_i64(struct comm *c, const int64_t *data, int64_t *t
 	c->stats.calls++;
 	for (int r = 0; r < c->size; r++)
 		count_to_one(c, r, counts[r] * sizeof *data);
+	if (c->window)
+		return window_result(c, shared_reduce_scatter_i64(&c->window->reduce, data, to, counts));
 	if (c->size > 1)
 		return c->ops->reduce_scatter_i64(c, data, to, counts);
 	keep_own_part(to, data, counts[0] * sizeof *data);
@@ -258,6 +276,42 @@ enum err comm_split(struct comm *c, int colour, int key, const char *name, struc
 		return e;
 	}
 	*out = child;
+	return ERR_OK;
+}
+
+/* --- the window --- */
+
+enum { WINDOW_SLOT_BYTES = 1 << 16 };
+
+static enum err window_create(struct comm *c, struct window **out)
+{
+	size_t part = shared_reduce_part_bytes(WINDOW_SLOT_BYTES), begin = part * (size_t)c->rank;
+	struct window *w = NULL;
+	enum err e = comm_agree(c, MEM_NEW(1, struct window, &w));
+	if (!e)
+		e = shared_memory_map(c, part * (size_t)c->size, begin, begin + part, "(sums of a node's ranks go through it)",
+				      &w->memory);
+	if (e) {
+		window_destroy(w);
+		return e;
+	}
+	shared_reduce_start(&w->reduce, w->memory.at, WINDOW_SLOT_BYTES, c->rank, c->size, c->ops->wait, c);
+	*out = w;
+	return ERR_OK;
+}
+
+enum err comm_share_memory(struct comm *c)
+{
+	struct comm_stats stats = c->stats;
+	if (c->window || c->size == 1 || c->n_nodes > 1 || !c->ops->wait || !shared_reduce_fits(WINDOW_SLOT_BYTES, c->size))
+		return ERR_OK;
+	enum err e = window_create(c, &c->window);
+	c->stats = stats;
+	if (!e || e == ERR_LOST)
+		return e;
+	if (c->rank == 0)
+		LOG_RANK(WARN, "communicator %s: no shared memory, its sums go through MPI, which is slower: %s", c->name, err_sentence());
+	err_clear();
 	return ERR_OK;
 }
 

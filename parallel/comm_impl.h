@@ -7,6 +7,7 @@
 #define SHARDRUN_PARALLEL_COMM_IMPL_H
 
 #include "parallel/comm.h"
+#include "parallel/comm_items.h"
 
 struct comm_ops {
 	const char *name;   /* "mpi", "in process" */
@@ -21,6 +22,9 @@ struct comm_ops {
 	enum err (*recv)(struct comm *c, int from, int tag, void *data, size_t bytes);
 	/* Sets rank, size and impl of `child`, which has room for every rank of c. */
 	enum err (*split)(struct comm *c, int colour, int key, struct comm *child);
+	/* One round of waiting for a rank of the same node, a shared_wait of shared_reduce.h whose arg is the communicator. NULL:
+	 * ranks are threads, and no memory is a shorter way than this filling's. */
+	enum err (*wait)(void *comm, unsigned *round);
 	void (*destroy)(struct comm *c);   /* what impl holds; impl may be NULL */
 };
 
@@ -32,10 +36,10 @@ struct comm {
 	int n_nodes;
 	struct comm_stats stats;
 	void *impl;        /* the filling's */
+	struct window *window;   /* comm_share_memory's; NULL: everything goes through the filling */
 };
 
 /* A communicator with room for `capacity` ranks; rank, size and impl are for the caller to fill. */
 enum err comm_new(const struct comm_ops *ops, const char *name, int capacity, struct comm **out);
-size_t comm_type_bytes(enum comm_type type);
 
 #endif

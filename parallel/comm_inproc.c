@@ -226,38 +226,7 @@ static enum err inproc_bcast(struct comm *c, void *data, size_t bytes, int root)
 	return ERR_OK;
 }
 
-#define ADD(a, b) ((a) + (b))
-#define GREATER(a, b) ((a) > (b) ? (a) : (b))
 #define SMALLER(a, b) ((a) < (b) ? (a) : (b))
-#define COMBINE_ALL(type, combine)                                              \
-	do {                                                                    \
-		type *into = to;                                                \
-		const type *in = from;                                          \
-		for (size_t i = 0; i < n; i++)                                  \
-			into[i] = (type)combine(into[i], in[i]);                \
-	} while (0)
-#define COMBINE_BY(type, unsigned_type)                                         \
-	do {                                                                    \
-		if (op == COMM_SUM)                                             \
-			COMBINE_ALL(unsigned_type, ADD);                        \
-		else if (op == COMM_MAX)                                        \
-			COMBINE_ALL(type, GREATER);                             \
-		else                                                            \
-			COMBINE_ALL(type, SMALLER);                             \
-	} while (0)
-
-/* Sums of signed integers wrap: they are added as unsigned ones. */
-static void combine(void *to, const void *from, size_t n, enum comm_type type, enum comm_op op)
-{
-	switch (type) {
-	case COMM_U8: COMBINE_BY(uint8_t, uint8_t); break;
-	case COMM_I32: COMBINE_BY(int32_t, uint32_t); break;
-	case COMM_U32: COMBINE_BY(uint32_t, uint32_t); break;
-	case COMM_I64: COMBINE_BY(int64_t, uint64_t); break;
-	case COMM_U64: COMBINE_BY(uint64_t, uint64_t); break;
-	case COMM_F32: COMBINE_BY(float, float); break;
-	}
-}
 
 /* Rank r combines the r-th part of everybody's data, in rank order, and writes it back to everybody: no two ranks touch
  * the same bytes, so this works in place. */
@@ -273,7 +242,7 @@ static enum err inproc_allreduce(struct comm *c, void *data, size_t n, enum comm
 		some = SMALLER(end - at, block_items);
 		memcpy(sum, (const char *)slots[0].from + at * item, some * item);
 		for (int r = 1; r < c->size; r++)
-			combine(sum, (const char *)slots[r].from + at * item, some, type, op);
+			comm_combine(sum, sum, (const char *)slots[r].from + at * item, some, type, op);
 		for (int r = 0; r < c->size; r++)   /* everyone's data is writable: it is in place */
 			memcpy((char *)slots[r].from + at * item, sum, some * item);
 	}
@@ -312,7 +281,7 @@ static enum err inproc_reduce_scatter(struct comm *c, const int64_t *data, int64
 		some = SMALLER(n - at, (size_t)BLOCK);
 		memset(sum, 0, sizeof sum);
 		for (int r = 0; r < c->size; r++)
-			combine(sum, (const int64_t *)slots[r].from + begin + at, some, COMM_I64, COMM_SUM);
+			comm_combine(sum, sum, (const int64_t *)slots[r].from + begin + at, some, COMM_I64, COMM_SUM);
 		memcpy(to + at, sum, some * sizeof *sum);
 	}
 	leave(c);

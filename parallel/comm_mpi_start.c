@@ -150,13 +150,17 @@ static int site_sets(const char *key)
 	return file_sets(directory, name, key);
 }
 
+static int cores_are_short;
+int comm_mpi_cores_are_short(void) { return cores_are_short; }
+
 /* MPI spins while it waits, which is ruinous when ranks share cores. True when this was set here. */
 static int yield_when_cores_are_short(void)
 {
 	static const char variable[] = "OMPI_MCA_mpi_yield_when_idle";
+	cores_are_short = ranks_of_this_node() > shared_cores();
 	if (number("OMPI_MCA_mpi_oversubscribe") || number("OMPI_MCA_orte_bound_at_launch"))
 		return 0;   /* mpirun saw to it, or gave every rank cores of its own */
-	if (ranks_of_this_node() <= shared_cores() || has(variable) || site_sets("mpi_yield_when_idle"))
+	if (!cores_are_short || has(variable) || site_sets("mpi_yield_when_idle"))
 		return 0;
 	setenv(variable, "1", 1);
 	return 1;

@@ -23,6 +23,7 @@ enum err grid_create(struct comm *world, const struct layout *l, const struct me
 		struct colour_key c = member_colour(&g->me, l, (enum axis)a);
 		TRY_OR(destroy, e, comm_split(world, c.colour, c.key, axis_names[a], &g->axis[a]));
 	}
+	TRY_OR(destroy, e, comm_share_memory(g->axis[AXIS_TP]));   /* the sums of every layer */
 	*out = g;
 	return ERR_OK;
 destroy:

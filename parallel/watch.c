@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "parallel/shared_memory.h"
 #include "parallel/watch_nodes.h"
 
 #include <errno.h>
@@ -44,8 +45,8 @@ struct page {
 };
 
 static struct {
-	struct page *page;                     /* NULL: not started */
-	size_t page_bytes;
+	struct shared_memory memory;
+	struct page *page;                     /* what lies there; NULL: not started */
 	int n_local, mine;
 	char host[64];
 	pid_t launcher;
@@ -287,59 +288,6 @@ static void *watchdog(void *unused)
 
 /* --- the shared page --- */
 
-enum { NAME_BYTES = 64 };
-
-static enum err create_page(char name[NAME_BYTES], size_t bytes, int *out)
-{
-	uint64_t random[2];
-	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-		return ERR(IO, "no random bytes: %s", strerror(errno));
-	snprintf(name, NAME_BYTES, "/dev/shm/shardrun-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-	int fd = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return ERR(IO, "%s cannot be made (ranks of a node watch each other through it): %s", name, strerror(errno));
-	int reason = posix_fallocate(fd, 0, (off_t)bytes);   /* a full /dev/shm shows here, not as SIGBUS later */
-	if (!reason) {
-		*out = fd;
-		return ERR_OK;
-	}
-	close(fd);
-	unlink(name);
-	return ERR(IO, "no %zu bytes left in /dev/shm (ranks of a node watch each other through it): %s", bytes,
-		   strerror(reason));
-}
-
-static enum err map_page(int fd, const char *name, size_t bytes)
-{
-	if (fd < 0)
-		return ERR(IO, "%s cannot be opened (ranks of a node watch each other through it): %s", name, strerror(errno));
-	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (page == MAP_FAILED)
-		return ERR(IO, "%s cannot be mapped: %s", name, strerror(errno));
-	watch.page = page;
-	watch.page_bytes = bytes;
-	return ERR_OK;
-}
-
-/* The first rank makes the page, the others open it, then its name goes. COLLECTIVE */
-static enum err share_page(struct comm *node, size_t bytes)
-{
-	char name[NAME_BYTES] = "";
-	int fd = -1, first = comm_rank(node) == 0;
-	enum err e = comm_agree(node, first ? create_page(name, bytes, &fd) : ERR_OK);
-	if (e)
-		return e;
-	e = comm_bcast(node, name, sizeof name, 0);
-	if (!e && !first)
-		fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	if (!e)
-		e = comm_agree(node, map_page(fd, name, bytes));
-	if (first)
-		unlink(name);
-	return e;
-}
-
 static void fill_own_slot(int world_rank)
 {
 	struct slot *s = &watch.page->slots[watch.mine];
@@ -393,8 +341,7 @@ static void release(void)
 	watch_nodes_close();
 	mem_free(watch.polls);
 	mem_free(watch.watched);
-	if (watch.page)
-		munmap(watch.page, watch.page_bytes);
+	shared_memory_unmap(&watch.memory);
 	memset(&watch, 0, sizeof watch);
 }
 
@@ -435,7 +382,10 @@ enum err watch_start(struct comm *node, int world_rank, const char *host)
 	watch.launcher = getppid();
 	snprintf(watch.host, sizeof watch.host, "%s", host);
 	TRY_OR(undo, e, comm_agree(node, prepare()));
-	TRY_OR(undo, e, share_page(node, sizeof *watch.page + (size_t)watch.n_local * sizeof(struct slot)));
+	size_t bytes = sizeof *watch.page + (size_t)watch.n_local * sizeof(struct slot);
+	TRY_OR(undo, e, shared_memory_map(node, bytes, 0, watch.mine == 0 ? bytes : 0, "(ranks of a node watch each other through it)",
+					  &watch.memory));
+	watch.page = watch.memory.at;
 	fill_own_slot(world_rank);
 	watch_phase("start");
 	TRY_OR(undo, e, comm_barrier(node));   /* all slots are filled */

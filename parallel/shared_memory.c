@@ -1,0 +1,82 @@
+#include "parallel/shared_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = 64 };
+
+static enum err create(char name[NAME_BYTES], size_t bytes, const char *why, int *out)
+{
+	uint64_t random[2];
+	if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+		return ERR(IO, "no random bytes: %s", strerror(errno));
+	snprintf(name, NAME_BYTES, "/dev/shm/shardrun-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+	int fd = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return ERR(IO, "%s cannot be made %s: %s", name, why, strerror(errno));
+	if (!ftruncate(fd, (off_t)bytes)) {
+		*out = fd;
+		return ERR_OK;
+	}
+	int reason = errno;
+	close(fd);
+	unlink(name);
+	return ERR(IO, "%s cannot have %zu bytes %s: %s", name, bytes, why, strerror(reason));
+}
+
+/* A full /dev/shm shows here, and not as SIGBUS later. */
+static enum err reserve(int fd, size_t begin, size_t end, const char *why)
+{
+	int reason = begin < end ? posix_fallocate(fd, (off_t)begin, (off_t)(end - begin)) : 0;
+	return reason ? ERR(IO, "no %zu bytes left in /dev/shm %s: %s", end - begin, why, strerror(reason)) : ERR_OK;
+}
+
+static enum err map(int fd, const char *name, size_t bytes, const char *why, struct shared_memory *m)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return ERR(IO, "%s cannot be mapped %s: %s", name, why, strerror(errno));
+	madvise(at, bytes, MADV_DONTDUMP);
+	*m = (struct shared_memory){ at, bytes };
+	return ERR_OK;
+}
+
+enum err shared_memory_map(struct comm *node, size_t bytes, size_t own_begin, size_t own_end, const char *why,
+			   struct shared_memory *out)
+{
+	char name[NAME_BYTES] = "";
+	struct shared_memory m = { NULL, 0 };
+	int fd = -1, first = comm_rank(node) == 0;
+	TRY(comm_agree(node, first ? create(name, bytes, why, &fd) : ERR_OK));
+	enum err e = comm_bcast(node, name, sizeof name, 0);
+	if (!e && !first && (fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
+		e = ERR(IO, "%s cannot be opened %s: %s", name, why, strerror(errno));
+	if (!e)
+		e = reserve(fd, own_begin, own_end, why);
+	if (!e)
+		e = map(fd, name, bytes, why, &m);
+	e = comm_agree(node, e);
+	if (fd >= 0)
+		close(fd);
+	if (first)
+		unlink(name);
+	if (e) {
+		shared_memory_unmap(&m);
+		return e;
+	}
+	*out = m;
+	return ERR_OK;
+}
+
+void shared_memory_unmap(struct shared_memory *m)
+{
+	if (m->at)
+		munmap(m->at, m->bytes);
+	*m = (struct shared_memory){ NULL, 0 };
+}
