@@ -285,12 +285,11 @@ enum { WINDOW_SLOT_BYTES = 1 << 16 };
 
 static enum err window_create(struct comm *c, struct window **out)
 {
-	size_t part = shared_reduce_part_bytes(WINDOW_SLOT_BYTES), begin = part * (size_t)c->rank;
+	size_t bytes = shared_reduce_bytes(WINDOW_SLOT_BYTES, c->size);
 	struct window *w = NULL;
 	enum err e = comm_agree(c, MEM_NEW(1, struct window, &w));
 	if (!e)
-		e = shared_memory_map(c, part * (size_t)c->size, begin, begin + part, "(sums of a node's ranks go through it)",
-				      &w->memory);
+		e = shared_memory_map(c, bytes, "(sums of a node's ranks go through it)", &w->memory);
 	if (e) {
 		window_destroy(w);
 		return e;

@@ -242,7 +242,7 @@ static enum err inproc_allreduce(struct comm *c, void *data, size_t n, enum comm
 		some = SMALLER(end - at, block_items);
 		memcpy(sum, (const char *)slots[0].from + at * item, some * item);
 		for (int r = 1; r < c->size; r++)
-			comm_combine(sum, sum, (const char *)slots[r].from + at * item, some, type, op);
+			comm_combine(sum, (const char *)slots[r].from + at * item, some, type, op);
 		for (int r = 0; r < c->size; r++)   /* everyone's data is writable: it is in place */
 			memcpy((char *)slots[r].from + at * item, sum, some * item);
 	}
@@ -281,7 +281,7 @@ static enum err inproc_reduce_scatter(struct comm *c, const int64_t *data, int64
 		some = SMALLER(n - at, (size_t)BLOCK);
 		memset(sum, 0, sizeof sum);
 		for (int r = 0; r < c->size; r++)
-			comm_combine(sum, sum, (const int64_t *)slots[r].from + begin + at, some, COMM_I64, COMM_SUM);
+			comm_combine(sum, (const int64_t *)slots[r].from + begin + at, some, COMM_I64, COMM_SUM);
 		memcpy(to + at, sum, some * sizeof *sum);
 	}
 	leave(c);

@@ -8,21 +8,15 @@ size_t comm_type_bytes(enum comm_type type)
 	return bytes[type];
 }
 
-#define ADD(x, y) ((x) + (y))
-#define GREATER(x, y) ((x) > (y) ? (x) : (y))
-#define SMALLER(x, y) ((x) < (y) ? (x) : (y))
-
-/* In place is a loop of its own: a compiler that must expect `to` to overlap `a` uses no vectors when it does. */
+#define ADD(a, b) ((a) + (b))
+#define GREATER(a, b) ((a) > (b) ? (a) : (b))
+#define SMALLER(a, b) ((a) < (b) ? (a) : (b))
 #define COMBINE_ALL(type, combine)                                              \
 	do {                                                                    \
-		type *t = to;                                                   \
-		const type *x = a, *y = b;                                      \
-		if (to == a)                                                    \
-			for (size_t i = 0; i < n; i++)                          \
-				t[i] = (type)combine(t[i], y[i]);               \
-		else                                                            \
-			for (size_t i = 0; i < n; i++)                          \
-				t[i] = (type)combine(x[i], y[i]);               \
+		type *into = to;                                                \
+		const type *in = from;                                          \
+		for (size_t i = 0; i < n; i++)                                  \
+			into[i] = (type)combine(into[i], in[i]);                \
 	} while (0)
 #define COMBINE_BY(type, unsigned_type)                                         \
 	do {                                                                    \
@@ -35,7 +29,7 @@ size_t comm_type_bytes(enum comm_type type)
 	} while (0)
 
 /* Sums of signed integers wrap: they are added as unsigned ones. */
-void comm_combine(void *to, const void *a, const void *b, size_t n, enum comm_type type, enum comm_op op)
+void comm_combine(void *to, const void *from, size_t n, enum comm_type type, enum comm_op op)
 {
 	switch (type) {
 	case COMM_U8: COMBINE_BY(uint8_t, uint8_t); break;

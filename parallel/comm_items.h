@@ -5,7 +5,7 @@
 #include "parallel/comm.h"
 
 size_t comm_type_bytes(enum comm_type type);
-/* to[i] = a[i] op b[i]; `to` may be `a`, and must not overlap either otherwise. SUM of integers wraps. */
-void comm_combine(void *to, const void *a, const void *b, size_t n, enum comm_type type, enum comm_op op);
+/* to[i] = to[i] op from[i]. SUM of integers wraps. */
+void comm_combine(void *to, const void *from, size_t n, enum comm_type type, enum comm_op op);
 
 #endif

@@ -20,21 +20,14 @@ static enum err create(char name[NAME_BYTES], size_t bytes, const char *why, int
 	int fd = open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return ERR(IO, "%s cannot be made %s: %s", name, why, strerror(errno));
-	if (!ftruncate(fd, (off_t)bytes)) {
+	int reason = posix_fallocate(fd, 0, (off_t)bytes);   /* a full /dev/shm shows here, not as SIGBUS later */
+	if (!reason) {
 		*out = fd;
 		return ERR_OK;
 	}
-	int reason = errno;
 	close(fd);
 	unlink(name);
-	return ERR(IO, "%s cannot have %zu bytes %s: %s", name, bytes, why, strerror(reason));
-}
-
-/* A full /dev/shm shows here, and not as SIGBUS later. */
-static enum err reserve(int fd, size_t begin, size_t end, const char *why)
-{
-	int reason = begin < end ? posix_fallocate(fd, (off_t)begin, (off_t)(end - begin)) : 0;
-	return reason ? ERR(IO, "no %zu bytes left in /dev/shm %s: %s", end - begin, why, strerror(reason)) : ERR_OK;
+	return ERR(IO, "no %zu bytes left in /dev/shm %s: %s", bytes, why, strerror(reason));
 }
 
 static enum err map(int fd, const char *name, size_t bytes, const char *why, struct shared_memory *m)
@@ -47,8 +40,7 @@ static enum err map(int fd, const char *name, size_t bytes, const char *why, str
 	return ERR_OK;
 }
 
-enum err shared_memory_map(struct comm *node, size_t bytes, size_t own_begin, size_t own_end, const char *why,
-			   struct shared_memory *out)
+enum err shared_memory_map(struct comm *node, size_t bytes, const char *why, struct shared_memory *out)
 {
 	char name[NAME_BYTES] = "";
 	struct shared_memory m = { NULL, 0 };
@@ -57,8 +49,6 @@ enum err shared_memory_map(struct comm *node, size_t bytes, size_t own_begin, si
 	enum err e = comm_bcast(node, name, sizeof name, 0);
 	if (!e && !first && (fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
 		e = ERR(IO, "%s cannot be opened %s: %s", name, why, strerror(errno));
-	if (!e)
-		e = reserve(fd, own_begin, own_end, why);
 	if (!e)
 		e = map(fd, name, bytes, why, &m);
 	e = comm_agree(node, e);

@@ -11,10 +11,9 @@ struct shared_memory {
 	size_t bytes;
 };
 
-/* Maps `bytes`, zeroed, in all ranks of `node`, or in none. Each rank reserves own_begin..own_end (may be empty), which puts
- * those pages near it; together they are the whole. `why` ends a sentence: "(ranks ... through it)". COLLECTIVE */
-enum err shared_memory_map(struct comm *node, size_t bytes, size_t own_begin, size_t own_end, const char *why,
-			   struct shared_memory *out);
+/* Maps `bytes`, zeroed, in all ranks of `node`, or in none. `why` stands in an error's sentence: "(ranks ... through it)".
+ * COLLECTIVE */
+enum err shared_memory_map(struct comm *node, size_t bytes, const char *why, struct shared_memory *out);
 void shared_memory_unmap(struct shared_memory *m);   /* not collective; none is fine */
 
 #endif

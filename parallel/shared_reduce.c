@@ -6,11 +6,11 @@
 #include <string.h>
 
 /* Processors fetch lines in pairs: an epoch has two of its own. */
-enum { LINE = 64, HEAD_BYTES = 2 * LINE, PAGE = 4096 };
+enum { LINE = 64, HEAD_BYTES = 2 * LINE };
 
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an epoch in memory of several processes must need no lock");
 
-/* At the start of a rank's part. `brings` alternates like the slots, and is published with them. */
+/* What a rank says of itself. `brings` alternates like the sets of slots, and is published with them. */
 struct head {
 	_Atomic uint64_t epoch;
 	uint64_t brings[2];
@@ -19,27 +19,28 @@ struct head {
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 static size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
-size_t shared_reduce_part_bytes(size_t slot_bytes) { return round_up(HEAD_BYTES + 2 * slot_bytes, PAGE); }
-
 int shared_reduce_fits(size_t slot_bytes, int size) { return slot_bytes / LINE >= (size_t)size; }
+
+size_t shared_reduce_bytes(size_t slot_bytes, int size) { return (size_t)size * (HEAD_BYTES + 2 * slot_bytes); }
 
 void shared_reduce_start(struct shared_reduce *s, void *memory, size_t slot_bytes, int rank, int size, shared_wait *wait,
 			 void *arg)
 {
 	*s = (struct shared_reduce){
-		.memory = memory, .part_bytes = shared_reduce_part_bytes(slot_bytes), .slot_bytes = slot_bytes,
-		.rank = rank, .size = size, .wait = wait, .arg = arg,
+		.memory = memory, .slot_bytes = slot_bytes, .rank = rank, .size = size, .wait = wait, .arg = arg,
 	};
 }
 
+/* The heads of all ranks, then the slots of the even rounds, then those of the odd ones. */
 static struct head *head_of(const struct shared_reduce *s, int rank)
 {
-	return (struct head *)(void *)(s->memory + (size_t)rank * s->part_bytes);
+	return (struct head *)(void *)(s->memory + (size_t)rank * HEAD_BYTES);
 }
 
 static unsigned char *slot_of(const struct shared_reduce *s, int rank)
 {
-	return s->memory + (size_t)rank * s->part_bytes + HEAD_BYTES + (s->round & 1) * s->slot_bytes;
+	size_t n = (size_t)s->size, place = ((size_t)rank + s->round / 2) % n;
+	return s->memory + n * HEAD_BYTES + (s->round % 2 * n + place) * s->slot_bytes;
 }
 
 /* --- meeting --- */
@@ -78,12 +79,17 @@ static enum err meet(struct shared_reduce *s, uint64_t brings)
 
 /* --- collectives --- */
 
-/* Combines `bytes` at `at` of all slots, in the order of ranks. */
+/* `to` holds what this rank brings: adds what stands at `at` in the others' slots. */
 static void combine_slots(const struct shared_reduce *s, void *to, size_t at, size_t n, enum comm_type type, enum comm_op op)
 {
-	comm_combine(to, slot_of(s, 0) + at, slot_of(s, 1) + at, n, type, op);
-	for (int r = 2; r < s->size; r++)
-		comm_combine(to, to, slot_of(s, r) + at, n, type, op);
+	if (type == COMM_F32) {   /* in the order of ranks */
+		memcpy(to, slot_of(s, 0) + at, n * sizeof(float));
+		for (int r = 1; r < s->size; r++)
+			comm_combine(to, slot_of(s, r) + at, n, type, op);
+		return;
+	}
+	for (int k = 1; k < s->size; k++)
+		comm_combine(to, slot_of(s, (s->rank + k) % s->size) + at, n, type, op);
 }
 
 /* Everyone's data is in its slot: combines this rank's part of it, then gathers the others'. */
@@ -150,19 +156,24 @@ enum err shared_reduce_scatter_i64(struct shared_reduce *s, const int64_t *data,
 {
 	size_t run_bytes = s->slot_bytes / (size_t)s->size / LINE * LINE, run = run_bytes / sizeof *data;
 	size_t most = 0, total = 0, mine = counts[s->rank];
+	const int64_t *own = data;
 	for (int r = 0; r < s->size; r++) {
 		most = counts[r] > most ? counts[r] : most;
 		total += counts[r];
+		own += r < s->rank ? counts[r] : 0;
 	}
 	for (size_t at = 0; at < most; at += run, s->round++) {
 		const int64_t *part = data;
 		for (int r = 0; r < s->size; part += counts[r++])
-			if (at < counts[r])
+			if (r != s->rank && at < counts[r])
 				memcpy(slot_of(s, s->rank) + (size_t)r * run_bytes, part + at,
 				       smaller(counts[r] - at, run) * sizeof *data);
 		TRY(meet(s, total * sizeof *data));
-		if (at < mine)
-			combine_slots(s, to + at, (size_t)s->rank * run_bytes, smaller(mine - at, run), COMM_I64, COMM_SUM);
+		if (at < mine) {
+			size_t some = smaller(mine - at, run);
+			memcpy(to + at, own + at, some * sizeof *to);
+			combine_slots(s, to + at, (size_t)s->rank * run_bytes, some, COMM_I64, COMM_SUM);
+		}
 	}
 	return ERR_OK;
 }

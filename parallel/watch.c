@@ -383,8 +383,7 @@ enum err watch_start(struct comm *node, int world_rank, const char *host)
 	snprintf(watch.host, sizeof watch.host, "%s", host);
 	TRY_OR(undo, e, comm_agree(node, prepare()));
 	size_t bytes = sizeof *watch.page + (size_t)watch.n_local * sizeof(struct slot);
-	TRY_OR(undo, e, shared_memory_map(node, bytes, 0, watch.mine == 0 ? bytes : 0, "(ranks of a node watch each other through it)",
-					  &watch.memory));
+	TRY_OR(undo, e, shared_memory_map(node, bytes, "(ranks of a node watch each other through it)", &watch.memory));
 	watch.page = watch.memory.at;
 	fill_own_slot(world_rank);
 	watch_phase("start");
