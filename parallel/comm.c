@@ -299,6 +299,8 @@ static enum err window_create(struct comm *c, struct window **out)
 	return ERR_OK;
 }
 
+int comm_shares_memory(const struct comm *c) { return c->window != NULL; }
+
 enum err comm_share_memory(struct comm *c)
 {
 	struct comm_stats stats = c->stats;

@@ -1,11 +1,12 @@
-/* usage: collectives NODE,NODE,...
- * Every case of tests/comm_cases.h over MPI, and what only MPI has: which ranks share a node. The argument says for each
- * rank that was started on which node it is, nodes numbered by their lowest rank. */
+/* usage: collectives NODE,NODE,... [full]
+ * Every case of tests/comm_cases.h over MPI, then through shared memory, and what only MPI has: which ranks share a node. The
+ * first argument says for each rank that was started on which node it is, nodes numbered by their lowest rank; the second
+ * that /dev/shm has no room. */
 #include "tests/comm_cases.h"
 
 #include <stdlib.h>
 
-static int want_node[CASE_MOST_RANKS], n_ranks, n_nodes;
+static int want_node[CASE_MOST_RANKS], n_ranks, n_nodes, is_full;
 
 static enum err case_nodes_are_found(struct comm *c)
 {
@@ -51,6 +52,24 @@ static enum err case_a_short_message_is_noticed(struct comm *c)
 	return ERR_OK;
 }
 
+/* Where all ranks are on one node, and only there, the world does so; a split does not inherit it. */
+static enum err case_memory_is_shared(struct comm *c)
+{
+	struct comm *half;
+	struct comm_stats before = *comm_stats(c);
+	WANT(!comm_shares_memory(c));
+	TRY(comm_share_memory(c));
+	TRY(comm_share_memory(c));   /* twice is once */
+	WANT(comm_shares_memory(c) == (n_ranks > 1 && n_nodes == 1 && !is_full));
+	WANT(comm_stats(c)->calls == before.calls && comm_stats(c)->bytes == before.bytes);
+	TRY(comm_split(c, comm_rank(c) % 2, 0, "half", &half));
+	WANT(!comm_shares_memory(half));
+	TRY(comm_share_memory(half));   /* both halves at once */
+	TRY(comm_agree(half, comm_cases[0].run(half)));
+	comm_destroy(half);
+	return ERR_OK;
+}
+
 static int run(struct comm *world, const struct comm_case *one)
 {
 	enum err e = comm_agree(world, one->run(world));
@@ -63,6 +82,7 @@ int main(int argc, char **argv)
 {
 	static const struct comm_case mpi_cases[] = {
 		COMM_CASE(nodes_are_found), COMM_CASE(bytes_are_counted), COMM_CASE(a_short_message_is_noticed),
+		COMM_CASE(memory_is_shared), COMM_CASE(bytes_are_counted),
 	};
 	struct comm *world;
 	int failed = 0;
@@ -71,6 +91,7 @@ int main(int argc, char **argv)
 		want_node[n_ranks++] = node;
 		n_nodes = node >= n_nodes ? node + 1 : n_nodes;
 	}
+	is_full = argc > 2 && !strcmp(argv[2], "full");
 	if (comm_mpi_start(&argc, &argv, &world)) {
 		fprintf(stderr, "%s\n", err_sentence());
 		return 1;
@@ -83,6 +104,8 @@ int main(int argc, char **argv)
 		failed += run(world, &comm_cases[i]);
 	for (size_t i = 0; i < sizeof mpi_cases / sizeof mpi_cases[0]; i++)
 		failed += run(world, &mpi_cases[i]);
+	for (int i = 0; i < N_COMM_CASES && comm_shares_memory(world); i++)
+		failed += run(world, &comm_cases[i]);
 	comm_barrier(world);
 	comm_mpi_finish(world);
 	return failed != 0;

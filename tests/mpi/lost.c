@@ -1,4 +1,4 @@
-/* usage: lost load|reduce|compute|none|wait [VICTIM]
+/* usage: lost load|reduce|window|compute|none|wait [VICTIM]
  * A job in which one rank kills itself where the first word says, for lost.sh. "none" ends well, with the ranks ending at
  * different times; "wait" waits to be ended from outside. Says "ready" once all ranks are watched. */
 #include "base/clock.h"
@@ -74,7 +74,12 @@ static enum err run(struct comm *world, const char *what, int victim)
 		return compute(world, rank == victim);
 	if (!strcmp(what, "wait"))
 		return wait_for_the_end(world);
-	return reduce(world, !strcmp(what, "reduce") && rank == victim);
+	if (!strcmp(what, "window")) {   /* nobody is inside MPI */
+		TRY(comm_share_memory(world));
+		if (!comm_shares_memory(world))
+			return ERR(FIT, "the ranks share no memory");
+	}
+	return reduce(world, strcmp(what, "none") && rank == victim);
 }
 
 int main(int argc, char **argv)

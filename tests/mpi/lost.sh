@@ -34,8 +34,8 @@ within_10_s() {
 said() { grep -cE "$1" "$work/err"; }
 
 case $place in
-load|reduce|compute)
-	declare -A phase=([load]="load" [reduce]="step 17" [compute]="a long step")
+load|reduce|window|compute)
+	declare -A phase=([load]="load" [reduce]="step 17" [window]="step 17" [compute]="a long step")
 	start "$place" 2
 	wait "$job"; status=$?
 	within_10_s
