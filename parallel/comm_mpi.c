@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "parallel/comm_impl.h"
 
+#include <sched.h>
 #include <string.h>
 
 /* What goes in one call of MPI; below INT_MAX. A test compiles this file with a small one. */
@@ -251,22 +252,20 @@ static enum err mpi_recv(struct comm *c, int from, int tag, void *data, size_t b
 /* --- waiting outside MPI --- */
 
 /* Ranks with a core each spin for about 100 us before they give way, as MPI does for ever: whoever yields to a stranger is not
- * back for milliseconds. Meanwhile messages to others must leave, and a lost rank must be heard of, as inside MPI: any call
- * that looks for messages does both, and what it finds is not ours to take. */
+ * back for milliseconds; and they do not sleep, as they wait for each other only, never for work to come. Meanwhile
+ * messages to others must leave, and a lost rank must be heard of, as inside MPI: any call that looks for messages does
+ * both, and what it finds is not ours to take. */
 static enum err mpi_wait(void *comm, unsigned *round)
 {
 	enum { SPINS = 20000, PROGRESS_ROUNDS = 32 };
 	struct comm *c = comm;
 	unsigned spins = comm_mpi_cores_are_short() ? 0 : SPINS;
 	int found;
-	if (*round < spins) {
-		++*round;
-		return ERR_OK;
-	}
-	unsigned after = *round - spins;
-	clock_wait(&after);
-	*round = after + spins;
-	if (after % PROGRESS_ROUNDS == 0)
+	if (!spins)
+		clock_wait(round);
+	else if (++*round > spins)
+		sched_yield();
+	if (*round > spins && *round % PROGRESS_ROUNDS == 0)
 		TRY_MPI(c, "progress", MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, handle_of(c)->mpi, &found, MPI_STATUS_IGNORE));
 	return ERR_OK;
 }

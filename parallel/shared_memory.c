@@ -45,16 +45,18 @@ enum err shared_memory_map(struct comm *node, size_t bytes, const char *why, str
 	char name[NAME_BYTES] = "";
 	struct shared_memory m = { NULL, 0 };
 	int fd = -1, first = comm_rank(node) == 0;
-	TRY(comm_agree(node, first ? create(name, bytes, why, &fd) : ERR_OK));
-	enum err e = comm_bcast(node, name, sizeof name, 0);
-	if (!e && !first && (fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
+	enum err e;
+	TRY_OR(close_file, e, comm_agree(node, first ? create(name, bytes, why, &fd) : ERR_OK));
+	TRY_OR(close_file, e, comm_bcast(node, name, sizeof name, 0));
+	if (!first && (fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
 		e = ERR(IO, "%s cannot be opened %s: %s", name, why, strerror(errno));
-	if (!e)
+	else
 		e = map(fd, name, bytes, why, &m);
 	e = comm_agree(node, e);
+close_file:
 	if (fd >= 0)
 		close(fd);
-	if (first)
+	if (fd >= 0 && first)
 		unlink(name);
 	if (e) {
 		shared_memory_unmap(&m);
