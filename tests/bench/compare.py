@@ -11,13 +11,19 @@ where that is more than a twentieth, measure again. Not a test: nothing is held 
     compare.py build/release/shardrun a-{}.gguf --types Q4_0,Q4_1        the same files
     compare.py build/release/shardrun a-Q4_0.gguf --self --ranks 2       two ranks of one thread against one rank of two threads
     compare.py build/release/shardrun a-Q4_0.gguf --self old/shardrun    two builds
+    compare.py build/release/shardrun a-Q4_0.gguf --ranks 2 --rpc-server llama/bin/ggml-rpc-server
+                                                    two ranks of one thread against two RPC workers of one thread (rpc_workers.py)
+
+llama-bench decodes after an empty prompt, here it is after a prompt: --cases 1x1+64 gives its figure.
 """
 import argparse
+import contextlib
 import json
 import pathlib
 import sys
 
 import measured
+import rpc_workers
 
 CASES = "1x512+64,8x128+64,32x128+64,64x128+64"
 BOUND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
@@ -27,15 +33,18 @@ MANY = 8                     # one cache for all of more sequences than this is 
 class Llama:
     """llama.cpp: F16 cache and run-time repacking, its defaults; the rest per case, probed once with --best."""
 
-    name = "llama.cpp"
-
-    def __init__(self, threads):
-        self.threads = threads
+    def __init__(self, threads, workers=None):
+        self.name = f"llama.cpp, {threads} threads" if not workers else f"llama.cpp, {workers.count} RPC workers of 1 thread"
+        self.threads, self.workers = threads, workers
         self.chosen = {}                           # (model, case) -> {"prefill": (settings, environment), "decode": ...}
 
     def work(self, model, jobs, env):
         worker = pathlib.Path(__file__).with_name("llama_worker.py")
-        out, others = measured.run([sys.executable, str(worker), json.dumps({"model": model, "jobs": jobs})], env=env)
+        request, watched = {"model": model, "jobs": jobs}, []
+        if self.workers:
+            request["rpc"] = {"library": self.workers.library(), "addresses": self.workers.addresses}
+            watched = self.workers.pids()
+        out, others = measured.run([sys.executable, str(worker), json.dumps(request)], watched, env)
         answer = json.loads(out)
         return answer["results"], others, answer["system"]
 
@@ -64,7 +73,8 @@ class Llama:
             for key in found:
                 if found[key][1][0] not in jobs:
                     jobs.append(found[key][1][0])
-            try_all(jobs, BOUND)
+            if not self.workers:
+                try_all(jobs, BOUND)
             if self.threads > 1:                   # where cores are shared, fewer threads wait less for each other
                 try_all([{**job, "threads": self.threads - 1} for job in jobs], {})
         self.chosen[model, case] = {key: ({**job, "new": case[2]}, env) for key, (_, (job, env)) in found.items()}
@@ -110,6 +120,7 @@ def parse():
     parser.add_argument("--mpirun", default="mpirun", help="mpirun with options, as \"mpirun --oversubscribe\"")
     parser.add_argument("--self", nargs="?", const="", metavar="SHARDRUN", dest="itself",
                         help="the peer is this shardrun (default: the same) on one rank with --threads threads")
+    parser.add_argument("--rpc-server", metavar="PATH", help="the peer is llama.cpp with --ranks RPC workers of one thread each")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the recipe, for ours only")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     args = parser.parse_args()
@@ -119,19 +130,22 @@ def parse():
     return args
 
 
-def main():
-    args = parse()
-    extra = [word for pair in args.set for word in ("--set", pair)]
-    ours = measured.Ours(args.shardrun, args.threads, args.ranks, args.axis, args.mpirun, extra)
-    peer = Llama(args.threads) if args.itself is None else measured.Ours(args.itself or args.shardrun, args.threads)
-    peer_name = peer.name if args.itself is None else f"{args.itself or 'shardrun'}, {peer.name}"
-    print(f"ours: {ours.name}; peer: {peer_name}; {args.rounds} rounds\n{measured.HEAD}", flush=True)
+def make_peer(args, stack):
+    if args.itself is not None:
+        peer = measured.Ours(args.itself or args.shardrun, args.threads)
+        peer.name = f"{args.itself or 'the same shardrun'}, {peer.name}"
+        return peer
+    if args.rpc_server:
+        return Llama(1, stack.enter_context(rpc_workers.Workers(args.rpc_server, args.ranks)))
+    return Llama(args.threads)
+
+
+def compare(args, ours, peer):
+    print(f"ours: {ours.name}; peer: {peer.name}; {args.rounds} rounds\n{measured.HEAD}", flush=True)
     rows, machine = [], ""
     for model in args.model:
         for case in args.cases:
-            settings = None
-            if args.itself is None:
-                settings = describe(peer.choose(model, case, args.best))
+            settings = describe(peer.choose(model, case, args.best)) if args.itself is None else None
             mine, theirs = measured.interleave([lambda: ours.run(model, case), lambda: peer.run(model, case)], args.rounds,
                                                args.patience)
             row = measured.compared(model, case, mine, theirs)
@@ -143,9 +157,17 @@ def main():
             machine = f"{mine[0]['cpu']}, kernels {mine[0]['kernels']}, reads " + \
                       f"{max(r['limits']['read_gbps'] for r in mine):.1f} GB/s"
             if args.json:
-                measured.write_json(args.json, ours=ours.name, peer=peer_name, machine=machine, rows=rows)
+                measured.write_json(args.json, ours=ours.name, peer=peer.name, machine=machine, rows=rows)
     print(machine)
     measured.print_verdict(rows)
+
+
+def main():
+    args = parse()
+    extra = [word for pair in args.set for word in ("--set", pair)]
+    ours = measured.Ours(args.shardrun, args.threads, args.ranks, args.axis, args.mpirun, extra)
+    with contextlib.ExitStack() as stack:
+        compare(args, ours, make_peer(args, stack))
 
 
 if __name__ == "__main__":

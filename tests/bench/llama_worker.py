@@ -3,8 +3,10 @@
 
 compare.py starts it anew for each measurement, so that its model takes neither memory nor cores from the other side. A job is
 {"sequences", "prompt", "new", "threads", "flash", "ubatch", "unified"}; one object with a result per job goes to stdout. As
-llama-batched-bench does, the prompts of all sequences fill batches together.
+llama-batched-bench does, the prompts of all sequences fill batches together. With "rpc": {"library", "addresses"} the layers run on RPC
+workers.
 """
+import ctypes
 import json
 import sys
 import time
@@ -87,10 +89,26 @@ def measure(model, job):
             "decode": sequences * (new - 1) / (end - after) if new > 1 else 0.0}
 
 
+def add_rpc(library, addresses):
+    """Registers RPC workers as devices, which llama.cpp then puts all layers on."""
+    from llama_cpp import _ggml                      # only this mode needs it
+    rpc = ctypes.CDLL(library)
+    rpc.ggml_backend_rpc_add_server.restype = ctypes.c_void_p
+    _ggml.libggml.ggml_backend_register.argtypes = [ctypes.c_void_p]
+    _ggml.libggml.ggml_backend_register.restype = None
+    for address in addresses:
+        reg = rpc.ggml_backend_rpc_add_server(address.encode())
+        if not reg:
+            sys.exit(f"no RPC worker at {address}")
+        _ggml.libggml.ggml_backend_register(reg)
+
+
 def main():
     request = json.loads(sys.argv[1])
     lc.llama_log_set(silent, None)
     lc.llama_backend_init()
+    if request.get("rpc"):
+        add_rpc(**request["rpc"])
     model = lc.llama_model_load_from_file(request["model"].encode(), lc.llama_model_default_params())
     if not model:
         sys.exit(f"{request['model']}: llama.cpp cannot load it")
