@@ -26,7 +26,9 @@ import measured
 import rpc_workers
 
 CASES = "1x512+64,8x128+64,32x128+64,64x128+64"
-BOUND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}
+PLAIN = {"bound": False, "split": "layer"}       # how a process of llama.cpp is started
+BOUND = {**PLAIN, "bound": True}
+TENSOR = {**PLAIN, "split": "tensor"}
 MANY = 8                     # one cache for all of more sequences than this is slow beyond doubt: not tried
 
 
@@ -36,14 +38,15 @@ class Llama:
     def __init__(self, threads, workers=None):
         self.name = f"llama.cpp, {threads} threads" if not workers else f"llama.cpp, {workers.count} RPC workers of 1 thread"
         self.threads, self.workers = threads, workers
-        self.chosen = {}                           # (model, case) -> {"prefill": (settings, environment), "decode": ...}
+        self.chosen = {}                           # (model, case) -> {"prefill": (job, how), "decode": (job, how)}
 
-    def work(self, model, jobs, env):
+    def work(self, model, jobs, how):
         worker = pathlib.Path(__file__).with_name("llama_worker.py")
-        request, watched = {"model": model, "jobs": jobs}, []
+        request, watched = {"model": model, "jobs": jobs, "split": how["split"]}, []
         if self.workers:
             request["rpc"] = {"library": self.workers.library(), "addresses": self.workers.addresses}
             watched = self.workers.pids()
+        env = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"} if how["bound"] else {}
         out, others = measured.run([sys.executable, str(worker), json.dumps(request)], watched, env)
         answer = json.loads(out)
         return answer["results"], others, answer["system"]
@@ -54,47 +57,53 @@ class Llama:
 
     def choose(self, model, case, best):
         """With `best`: tries each setting that matters, a step at a time, keeping the fastest for prefill and for decode."""
-        default = (self.job(case), {})
+        default = (self.job(case), PLAIN)
         found = {"prefill": (0.0, default), "decode": (0.0, default)}
+        short = (case[0], case[1], min(case[2], 16))
 
-        def try_all(jobs, env):
-            for job, result in zip(jobs, self.work(model, jobs, env)[0]):
+        def try_all(jobs, how=PLAIN):
+            for job, result in zip(jobs, self.work(model, jobs, how)[0]):
                 for key, (speed, _) in found.items():
                     if result[key] > speed:
-                        found[key] = (result[key], (job, env))
+                        found[key] = (result[key], (job, how))
+
+        def best_jobs():
+            jobs = [found[key][1][0] for key in found]
+            return jobs if jobs[0] != jobs[1] else jobs[:1]
 
         if best:
-            short = (case[0], case[1], min(case[2], 16))
             try_all([self.job(short, flash, 512, unified) for flash in (True, False)
-                     for unified in ((False, True) if 1 < case[0] <= MANY else (False,))], {})
-            flash = found["prefill"][1][0]["flash"]
-            try_all([self.job(short, flash, ubatch, found["prefill"][1][0]["unified"]) for ubatch in (64, 128, 256, 2048)], {})
-            jobs = []
-            for key in found:
-                if found[key][1][0] not in jobs:
-                    jobs.append(found[key][1][0])
-            if not self.workers:
-                try_all(jobs, BOUND)
+                     for unified in ((False, True) if 1 < case[0] <= MANY else (False,))])
+            try_all([{**found["prefill"][1][0], "ubatch": ubatch} for ubatch in (64, 128, 256, 2048)])
+            if self.workers:
+                try_all([self.job(short)], TENSOR)
+            else:
+                try_all(best_jobs(), BOUND)
             if self.threads > 1:                   # where cores are shared, fewer threads wait less for each other
-                try_all([{**job, "threads": self.threads - 1} for job in jobs], {})
-        self.chosen[model, case] = {key: ({**job, "new": case[2]}, env) for key, (_, (job, env)) in found.items()}
+                try_all([{**job, "threads": self.threads - 1} for job in best_jobs()])
+        self.chosen[model, case] = {key: ({**job, "new": case[2]}, how) for key, (_, (job, how)) in found.items()}
         return self.chosen[model, case]
 
     def run(self, model, case):
         settings = self.chosen[model, case]
         if settings["prefill"] == settings["decode"]:
-            job, env = settings["decode"]
-            (result,), others, system = self.work(model, [job], env)
-            return {**result, "others": others, "system": system}
-        (first,), others, system = self.work(model, [{**settings["prefill"][0], "new": 1}], settings["prefill"][1])
-        (second,), more, _ = self.work(model, [settings["decode"][0]], settings["decode"][1])
-        return {"prefill": first["prefill"], "decode": second["decode"], "others": max(others, more), "system": system}
+            job, how = settings["decode"]
+            (result,), others, system = self.work(model, [job], how)
+        else:
+            (first,), before, system = self.work(model, [{**settings["prefill"][0], "new": 1}], settings["prefill"][1])
+            (second,), others, _ = self.work(model, [settings["decode"][0]], settings["decode"][1])
+            result = {"prefill": first["prefill"], "decode": second["decode"]}
+            others = max(others, before)
+        if not all(result.values()):
+            sys.exit(f"{model}: llama.cpp cannot run {describe(settings)}")
+        return {**result, "others": others, "system": system}
 
 
 def describe(chosen):
-    def one(job, env):
-        return (f"flash {'on' if job['flash'] else 'off'}, ubatch {job['ubatch']}, {'one cache' if job['unified'] else 'cache per sequence'}, "
-                f"{job['threads']} threads{', bound' if env else ''}")
+    def one(job, how):
+        return (f"flash {'on' if job['flash'] else 'off'}, ubatch {job['ubatch']}, "
+                f"{'one cache' if job['unified'] else 'cache per sequence'}, {job['threads']} threads"
+                f"{', bound' if how['bound'] else ''}{', tensor split' if how['split'] == 'tensor' else ''}")
 
     return f"prefill: {one(*chosen['prefill'])}; decode: {one(*chosen['decode'])}"
 

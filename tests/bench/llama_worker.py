@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llama.cpp's speed through its C interface, in a process of its own: llama_worker.py '{"model": ..., "jobs": [...]}'
+"""llama.cpp's speed through its C interface, in a process of its own: llama_worker.py '{"model": ..., "jobs": [...], "split": "layer"}'
 
 compare.py starts it anew for each measurement, so that its model takes neither memory nor cores from the other side. A job is
 {"sequences", "prompt", "new", "threads", "flash", "ubatch", "unified"}; one object with a result per job goes to stdout. As
@@ -91,16 +91,15 @@ def measure(model, job):
 
 def add_rpc(library, addresses):
     """Registers RPC workers as devices, which llama.cpp then puts all layers on."""
-    from llama_cpp import _ggml                      # only this mode needs it
     rpc = ctypes.CDLL(library)
     rpc.ggml_backend_rpc_add_server.restype = ctypes.c_void_p
-    _ggml.libggml.ggml_backend_register.argtypes = [ctypes.c_void_p]
-    _ggml.libggml.ggml_backend_register.restype = None
+    register = lc.llama_cpp._lib.ggml_backend_register   # of the ggml that libllama itself has loaded
+    register.argtypes, register.restype = [ctypes.c_void_p], None
     for address in addresses:
-        reg = rpc.ggml_backend_rpc_add_server(address.encode())
-        if not reg:
+        server = rpc.ggml_backend_rpc_add_server(address.encode())
+        if not server:
             sys.exit(f"no RPC worker at {address}")
-        _ggml.libggml.ggml_backend_register(reg)
+        register(server)
 
 
 def main():
@@ -109,7 +108,9 @@ def main():
     lc.llama_backend_init()
     if request.get("rpc"):
         add_rpc(**request["rpc"])
-    model = lc.llama_model_load_from_file(request["model"].encode(), lc.llama_model_default_params())
+    params = lc.llama_model_default_params()
+    params.split_mode = lc.LLAMA_SPLIT_MODE_TENSOR if request.get("split") == "tensor" else lc.LLAMA_SPLIT_MODE_LAYER
+    model = lc.llama_model_load_from_file(request["model"].encode(), params)
     if not model:
         sys.exit(f"{request['model']}: llama.cpp cannot load it")
     results = [measure(model, job) for job in request["jobs"]]

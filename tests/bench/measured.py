@@ -65,6 +65,8 @@ class Ours:
                            "--new-tokens", str(new)])
         whole = json.loads(out)
         row = whole["rows"][0]
+        if not row["prefill_tokens_per_s"] or not row["decode_tokens_per_s"]:
+            sys.exit(f"{' '.join(self.command)}: nothing was measured")
         return {"prefill": row["prefill_tokens_per_s"], "decode": row["decode_tokens_per_s"], "others": others,
                 "share": row.get("share_of_read_bandwidth", 0), "cpu": whole["cpu"], "kernels": whole["kernels"],
                 "limits": whole["limits"]}
