@@ -1,106 +1,182 @@
 #!/usr/bin/env python3
-"""Speed beside llama.cpp's, on the same file and cores: compare.py SHARDRUN MODEL.gguf [options]
+"""Speed beside a peer's, on the same file and cores: compare.py SHARDRUN MODEL.gguf [MODEL.gguf ...] [options]
 
-Wants the PyPI package llama-cpp-python (built natively: CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary :all:
-llama-cpp-python). Runs of the two are interleaved, so that a machine that changes its speed changes both; the medians and their
-ratio are printed as a table. Not a test: nothing is held against a limit.
+The peer is llama.cpp, through the PyPI package llama-cpp-python built natively (CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary
+:all: llama-cpp-python), each run in a process of its own; or, with --self, shardrun itself in another layout or another build.
+Runs of the two are interleaved, so that a machine that changes its speed changes both. The table shows medians with lowest and
+highest, their ratio, the share of the read bandwidth that decode reached, and the share of the cores that others took meanwhile:
+where that is more than a twentieth, measure again. Not a test: nothing is held against a limit.
+
+    compare.py build/release/shardrun a-Q4_0.gguf a-Q4_1.gguf --best     llama.cpp at the best settings for each case
+    compare.py build/release/shardrun a-{}.gguf --types Q4_0,Q4_1        the same files
+    compare.py build/release/shardrun a-Q4_0.gguf --self --ranks 2       two ranks of one thread against one rank of two threads
+    compare.py build/release/shardrun a-Q4_0.gguf --self old/shardrun    two builds
+    compare.py build/release/shardrun a-Q4_0.gguf --ranks 2 --rpc-server llama/bin/ggml-rpc-server
+                                                    two ranks of one thread against two RPC workers of one thread (rpc_workers.py)
+
+llama-bench decodes after an empty prompt, here it is after a prompt: --cases 1x1+64 gives its figure.
 """
 import argparse
+import contextlib
 import json
-import statistics
-import subprocess
-import time
+import pathlib
+import sys
 
-import llama_cpp as lc
+import measured
+import rpc_workers
 
-
-def run_ours(args, sequences, prompt, new):
-    command = [args.shardrun, "bench", "--model", args.model, "--threads", str(args.threads), "--json", "--quiet",
-               "--sequences", str(sequences), "--prompt-tokens", str(prompt), "--new-tokens", str(new)]
-    row = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return row["rows"][0]["prefill_tokens_per_s"], row["rows"][0]["decode_tokens_per_s"], row
+CASES = "1x512+64,8x128+64,32x128+64,64x128+64"
+PLAIN = {"bound": False, "split": "layer"}       # how a process of llama.cpp is started
+BOUND = {**PLAIN, "bound": True}
+TENSOR = {**PLAIN, "split": "tensor"}
+MANY = 8                     # one cache for all of more sequences than this is slow beyond doubt: not tried
 
 
 class Llama:
-    """llama.cpp through its C interface, with many sequences in one context."""
+    """llama.cpp: F16 cache and run-time repacking, its defaults; the rest per case, probed once with --best."""
 
-    def __init__(self, path, threads):
-        lc.llama_backend_init()
-        params = lc.llama_model_default_params()
-        load = getattr(lc, "llama_model_load_from_file", None) or lc.llama_load_model_from_file
-        self.model = load(path.encode(), params)
-        self.threads = threads
+    def __init__(self, threads, workers=None):
+        self.name = f"llama.cpp, {threads} threads" if not workers else f"llama.cpp, {workers.count} RPC workers of 1 thread"
+        self.threads, self.workers = threads, workers
+        self.chosen = {}                           # (model, case) -> {"prefill": (job, how), "decode": (job, how)}
 
-    def run(self, sequences, prompt, new):
-        params = lc.llama_context_default_params()
-        params.n_ctx = sequences * (prompt + new + 32)
-        params.n_batch = params.n_ubatch = 512
-        params.n_seq_max = sequences
-        params.n_threads = params.n_threads_batch = self.threads
-        make = getattr(lc, "llama_init_from_model", None) or lc.llama_new_context_with_model
-        context = make(self.model, params)
-        batch = lc.llama_batch_init(512, 0, 1)
+    def work(self, model, jobs, how):
+        worker = pathlib.Path(__file__).with_name("llama_worker.py")
+        request, watched = {"model": model, "jobs": jobs, "split": how["split"]}, []
+        if self.workers:
+            request["rpc"] = {"library": self.workers.library(), "addresses": self.workers.addresses}
+            watched = self.workers.pids()
+        env = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"} if how["bound"] else {}
+        out, others = measured.run([sys.executable, str(worker), json.dumps(request)], watched, env)
+        answer = json.loads(out)
+        return answer["results"], others, answer["system"]
 
-        def put(items):                                  # (token, position, sequence, wants logits)
-            batch.n_tokens = len(items)
-            for i, (token, pos, seq, logits) in enumerate(items):
-                batch.token[i], batch.pos[i] = token, pos
-                batch.n_seq_id[i], batch.seq_id[i][0] = 1, seq
-                batch.logits[i] = logits
-            if lc.llama_decode(context, batch):
-                raise RuntimeError("llama_decode failed")
+    def job(self, case, flash=True, ubatch=512, unified=False, threads=None):
+        return {"sequences": case[0], "prompt": case[1], "new": case[2], "flash": flash, "ubatch": ubatch, "unified": unified,
+                "threads": threads or self.threads}
 
-        def once():
-            begin = time.perf_counter()
-            for seq in range(sequences):
-                items = [(100 + (i * 37 + seq) % 900, i, seq, i == prompt - 1) for i in range(prompt)]
-                for at in range(0, prompt, 512):
-                    put(items[at:at + 512])
-            lc.llama_synchronize(context)
-            middle = time.perf_counter()
-            for step in range(new - 1):
-                put([(100 + (step * 31 + seq) % 900, prompt + step, seq, True) for seq in range(sequences)])
-            lc.llama_synchronize(context)
-            end = time.perf_counter()
-            return sequences * prompt / (middle - begin), sequences * (new - 1) / (end - middle)
+    def choose(self, model, case, best):
+        """With `best`: tries each setting that matters, a step at a time, keeping the fastest for prefill and for decode."""
+        default = (self.job(case), PLAIN)
+        found = {"prefill": (0.0, default), "decode": (0.0, default)}
+        short = (case[0], case[1], min(case[2], 16))
 
-        put([(100, 0, 0, True)])                         # warm up
-        memory = getattr(lc, "llama_get_memory", None)
-        if memory:
-            lc.llama_memory_clear(memory(context), True)
+        def try_all(jobs, how=PLAIN):
+            for job, result in zip(jobs, self.work(model, jobs, how)[0]):
+                for key, (speed, _) in found.items():
+                    if result[key] > speed:
+                        found[key] = (result[key], (job, how))
+
+        def best_jobs():
+            jobs = [found[key][1][0] for key in found]
+            return jobs if jobs[0] != jobs[1] else jobs[:1]
+
+        if best:
+            try_all([self.job(short, flash, 512, unified) for flash in (True, False)
+                     for unified in ((False, True) if 1 < case[0] <= MANY else (False,))])
+            try_all([{**found["prefill"][1][0], "ubatch": ubatch} for ubatch in (64, 128, 256, 2048)])
+            if self.workers:
+                try_all([self.job(short)], TENSOR)
+            else:
+                try_all(best_jobs(), BOUND)
+            if self.threads > 1:                   # where cores are shared, fewer threads wait less for each other
+                try_all([{**job, "threads": self.threads - 1} for job in best_jobs()])
+        self.chosen[model, case] = {key: ({**job, "new": case[2]}, how) for key, (_, (job, how)) in found.items()}
+        return self.chosen[model, case]
+
+    def run(self, model, case):
+        settings = self.chosen[model, case]
+        if settings["prefill"] == settings["decode"]:
+            job, how = settings["decode"]
+            (result,), others, system = self.work(model, [job], how)
         else:
-            lc.llama_kv_self_clear(context)
-        result = once()
-        lc.llama_batch_free(batch)
-        lc.llama_free(context)
-        return result
+            (first,), before, system = self.work(model, [{**settings["prefill"][0], "new": 1}], settings["prefill"][1])
+            (second,), others, _ = self.work(model, [settings["decode"][0]], settings["decode"][1])
+            result = {"prefill": first["prefill"], "decode": second["decode"]}
+            others = max(others, before)
+        if not all(result.values()):
+            sys.exit(f"{model}: llama.cpp cannot run {describe(settings)}")
+        return {**result, "others": others, "system": system}
+
+
+def describe(chosen):
+    def one(job, how):
+        return (f"flash {'on' if job['flash'] else 'off'}, ubatch {job['ubatch']}, "
+                f"{'one cache' if job['unified'] else 'cache per sequence'}, {job['threads']} threads"
+                f"{', bound' if how['bound'] else ''}{', tensor split' if how['split'] == 'tensor' else ''}")
+
+    return f"prefill: {one(*chosen['prefill'])}; decode: {one(*chosen['decode'])}"
+
+
+def parse_case(text):
+    sequences, rest = text.split("x")
+    prompt, new = rest.split("+")
+    return int(sequences), int(prompt), int(new)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shardrun")
+    parser.add_argument("model", nargs="+", help="GGUF files; {} stands for each of --types")
+    parser.add_argument("--types", help="as Q4_0,Q4_1: what {} in a model's name stands for")
+    parser.add_argument("--cases", default=CASES, help=f"sequences x prompt + new tokens; default {CASES}")
+    parser.add_argument("--threads", type=int, default=2, help="threads of the peer, and ours with one rank (default 2)")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patience", type=int, default=0, help="tries more of a run that others disturbed (default 0)")
+    parser.add_argument("--best", action="store_true", help="probe llama.cpp's settings for each case and use the best")
+    parser.add_argument("--ranks", type=int, default=1, help="run ours with mpirun on this many ranks of one thread each")
+    parser.add_argument("--axis", choices=("tp", "pp"), default="tp", help="what the ranks share: layers' insides or layers")
+    parser.add_argument("--mpirun", default="mpirun", help="mpirun with options, as \"mpirun --oversubscribe\"")
+    parser.add_argument("--self", nargs="?", const="", metavar="SHARDRUN", dest="itself",
+                        help="the peer is this shardrun (default: the same) on one rank with --threads threads")
+    parser.add_argument("--rpc-server", metavar="PATH", help="the peer is llama.cpp with --ranks RPC workers of one thread each")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the recipe, for ours only")
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
+    args = parser.parse_args()
+    args.model = [name.replace("{}", kind) for name in args.model
+                  for kind in (args.types.split(",") if args.types and "{}" in name else [""])]
+    args.cases = [parse_case(text) for text in args.cases.split(",")]
+    return args
+
+
+def make_peer(args, stack):
+    if args.itself is not None:
+        peer = measured.Ours(args.itself or args.shardrun, args.threads)
+        peer.name = f"{args.itself or 'the same shardrun'}, {peer.name}"
+        return peer
+    if args.rpc_server:
+        return Llama(1, stack.enter_context(rpc_workers.Workers(args.rpc_server, args.ranks)))
+    return Llama(args.threads)
+
+
+def compare(args, ours, peer):
+    print(f"ours: {ours.name}; peer: {peer.name}; {args.rounds} rounds\n{measured.HEAD}", flush=True)
+    rows, machine = [], ""
+    for model in args.model:
+        for case in args.cases:
+            settings = describe(peer.choose(model, case, args.best)) if args.itself is None else None
+            mine, theirs = measured.interleave([lambda: ours.run(model, case), lambda: peer.run(model, case)], args.rounds,
+                                               args.patience)
+            row = measured.compared(model, case, mine, theirs)
+            row["peer_settings"] = settings
+            rows.append(row)
+            measured.print_row(row)
+            if args.best and settings:
+                print(f"{'':>24} {settings}", flush=True)
+            machine = f"{mine[0]['cpu']}, kernels {mine[0]['kernels']}, reads " + \
+                      f"{max(r['limits']['read_gbps'] for r in mine):.1f} GB/s"
+            if args.json:
+                measured.write_json(args.json, ours=ours.name, peer=peer.name, machine=machine, rows=rows)
+    print(machine)
+    measured.print_verdict(rows)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("shardrun")
-    parser.add_argument("model")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sequences", default="8,32")
-    args = parser.parse_args()
-    llama = Llama(args.model, args.threads)
-    cases = [(1, 512, 64)] + [(int(n), 128, 64) for n in args.sequences.split(",") if n]
-    cpu = ""
-    print(f"{'sequences':>9} {'prompt':>6} {'new':>4} | {'prefill ours':>12} {'llama.cpp':>10} {'ratio':>6} | "
-          f"{'decode ours':>12} {'llama.cpp':>10} {'ratio':>6}")
-    for sequences, prompt, new in cases:
-        ours, theirs = [], []
-        for _ in range(args.rounds):
-            prefill, decode, whole = run_ours(args, sequences, prompt, new)
-            ours.append((prefill, decode))
-            theirs.append(llama.run(sequences, prompt, new))
-            cpu = f"{whole['cpu']}, kernels {whole['kernels']}, reads {whole['limits']['read_gbps']:.1f} GB/s"
-        a = [statistics.median(x[i] for x in ours) for i in (0, 1)]
-        b = [statistics.median(x[i] for x in theirs) for i in (0, 1)]
-        print(f"{sequences:>9} {prompt:>6} {new:>4} | {a[0]:>12.1f} {b[0]:>10.1f} {a[0] / b[0]:>6.2f} | "
-              f"{a[1]:>12.1f} {b[1]:>10.1f} {a[1] / b[1]:>6.2f}", flush=True)
-    print(cpu)
+    args = parse()
+    extra = [word for pair in args.set for word in ("--set", pair)]
+    ours = measured.Ours(args.shardrun, args.threads, args.ranks, args.axis, args.mpirun, extra)
+    with contextlib.ExitStack() as stack:
+        compare(args, ours, make_peer(args, stack))
 
 
 if __name__ == "__main__":
