@@ -273,6 +273,18 @@ static void apply_experts(struct stage *s, const struct layer_weights *w, const 
 
 /* --- inside the tp group --- */
 
+static void add_own_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, C = s->m->n_embd;
+	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
+	for (int64_t i = begin; i < end; i++) {
+		const int64_t *acc = r->acc + i * (C + 1);
+		s->k->add_fixed(s->x + (r->begin + i) * C, acc, acc[C], r->w ? r->w->vector[SLOT_O_BIAS] : NULL, C);
+	}
+}
+
 static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 {
 	struct experts_room *room = s->experts;
@@ -297,22 +309,12 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 	}
 	memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
 	apply_experts(s, w, s->h, (size_t)s->m->n_embd * sizeof(float), s->acc);
+	if (stage_sums_alone(s))
+		pool_run(s->pool, add_own_part, &(struct region){ .s = s, .begin = 0, .end = s->n_rows, .acc = s->acc });
 	return stage_reduce_into_x(s, NULL, NULL);
 }
 
 /* --- dispatch --- */
-
-static void add_own_part(void *arg, int thread, int n_threads)
-{
-	struct region *r = arg;
-	struct stage *s = r->s;
-	int64_t begin, end, C = s->m->n_embd;
-	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
-	for (int64_t i = begin; i < end; i++) {
-		const int64_t *acc = r->acc + i * (C + 1);
-		s->k->add_fixed(s->x + (r->begin + i) * C, acc, acc[C], r->w ? r->w->vector[SLOT_O_BIAS] : NULL, C);
-	}
-}
 
 /* Sums the attention output over tp; this rank gets the rows that it owns. */
 static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
