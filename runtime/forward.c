@@ -136,6 +136,8 @@ static enum err receive(struct stage *s)
 
 /* --- products --- */
 
+int stage_reads_int8(const struct weight *w) { return w->form != PACK_ROWS && pack_bits(w->type) != 0; }
+
 int64_t stage_unit(const struct weight *w) { return w->form == PACK_ROWS ? 1 : PANEL_ROWS; }
 
 void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,

@@ -114,6 +114,8 @@ struct act_rows {
 /* Row b of s->h (and s->h8) = the norm of x (C), which becomes NaN when s->bad says that row b is. */
 void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b);
 struct act_rows stage_normed(const struct stage *s);     /* s->h */
+/* A product with this matrix reads its rows' int8, not their floats. */
+int stage_reads_int8(const struct weight *w);
 /* What threads cut the rows of a matrix into. */
 int64_t stage_unit(const struct weight *w);
 void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,
