@@ -27,8 +27,8 @@ struct parcel {
 
 struct experts_room {
 	int inside, n_used;
-	int64_t n_experts, max_rows, max_own;   /* max_rows: that this rank's experts may see in a step */
-	int64_t max_items;                      /* that are worked on at once */
+	int64_t n_experts, max_rows, max_own;   /* max_rows: that this rank's experts may see in a step,
+						   and items that are worked on at once */
 	size_t parcel_bytes;
 
 	float *logits;         /* (threads, ROUTE_ROWS, E) */
@@ -38,11 +38,11 @@ struct experts_room {
 	int64_t *first;        /* (local experts + 1): where each one's part of the lists begins */
 	int32_t *list_row;     /* (max_rows * k) */
 	float *list_gate;
-	float *gathered;       /* (max_items, C) */
+	float *gathered;       /* (max_rows, C) */
 	struct act_block *gathered8, *gate8;    /* the same, and gate, as int8 */
-	float *gate, *up;      /* (max_items, F/etp) */
-	int64_t *part;         /* (max_items, C + 1): of one expert's items at a time */
-	int64_t *bad;          /* (threads, max_items): likewise */
+	float *gate, *up;      /* (max_rows, F/etp) */
+	int64_t *part;         /* (max_rows, C + 1): of one expert's items at a time */
+	int64_t *bad;          /* (threads, max_rows): likewise */
 
 	/* dispatch only */
 	unsigned char *out_parcels, *in_parcels;
@@ -53,10 +53,10 @@ struct experts_room {
 	size_t *sizes;         /* 8 arrays of the group's size */
 };
 
-enum { ROUTE_ROWS = 8, LEAST_ITEMS = 64 };
+enum { ROUTE_ROWS = 8 };
 
 struct experts_sizes {
-	int64_t k, B, C, E, F, own, rows, items, out, group, local;
+	int64_t k, B, C, E, F, own, rows, out, group, local;
 	size_t parcel;
 	int inside, int8_rows;
 };
@@ -70,9 +70,6 @@ static struct experts_sizes sizes_of(const struct model *m, const struct layout 
 	z.int8_rows = limits->int8_rows;
 	z.own = z.inside ? z.B : (z.B + l->tp - 1) / l->tp;
 	z.rows = z.inside ? z.B : z.group * z.own;
-	z.items = z.rows > LEAST_ITEMS ? z.rows : LEAST_ITEMS;
-	if (z.items > z.rows * z.k)
-		z.items = z.rows * z.k;
 	z.out = z.inside ? 0 : z.own * (z.k < l->ep ? z.k : l->ep) * l->etp;
 	z.parcel = size_round_up(sizeof(struct parcel) + (size_t)z.k * 8, 64) + (size_t)z.C * sizeof(float);
 	return z;
@@ -81,7 +78,7 @@ static struct experts_sizes sizes_of(const struct model *m, const struct layout 
 /* Bytes of rows of `columns` activations as int8. */
 static int64_t act_room(const struct experts_sizes *z, int64_t columns)
 {
-	return z->int8_rows ? z->items * act_blocks(columns) * (int64_t)sizeof(struct act_block) : 0;
+	return z->int8_rows ? z->rows * act_blocks(columns) * (int64_t)sizeof(struct act_block) : 0;
 }
 
 #define ROOM(X, z, n_threads)                                               \
@@ -91,13 +88,13 @@ static int64_t act_room(const struct experts_sizes *z, int64_t columns)
 	X(first, ((z).local + 1) * 8)                                       \
 	X(list_row, (z).rows * (z).k * 4)                                   \
 	X(list_gate, (z).rows * (z).k * 4)                                  \
-	X(gathered, (z).items * (z).C * 4)                                  \
+	X(gathered, (z).rows * (z).C * 4)                                   \
 	X(gathered8, act_room(&(z), (z).C))                                 \
 	X(gate8, act_room(&(z), (z).F))                                     \
-	X(gate, (z).items * (z).F * 4)                                      \
-	X(up, (z).items * (z).F * 4)                                        \
-	X(part, (z).items * ((z).C + 1) * 8)                                \
-	X(bad, (z).items * (n_threads) * 8)                                 \
+	X(gate, (z).rows * (z).F * 4)                                       \
+	X(up, (z).rows * (z).F * 4)                                         \
+	X(part, (z).rows * ((z).C + 1) * 8)                                 \
+	X(bad, (z).rows * (n_threads) * 8)                                  \
 	X(out_parcels, (z).out * (int64_t)(z).parcel)                       \
 	X(in_parcels, ((z).inside ? 0 : (z).rows) * (int64_t)(z).parcel)    \
 	X(own_acc, ((z).inside ? 0 : (z).own) * ((z).C + 1) * 8)            \
@@ -128,7 +125,6 @@ enum err experts_create(struct stage *s)
 	r->n_experts = z.local;
 	r->max_rows = z.rows;
 	r->max_own = z.own;
-	r->max_items = z.items;
 	r->parcel_bytes = z.parcel;
 #define X(name, size) TRY(arena_alloc(s->arena, (size_t)(size), 1, &r->name));
 	ROOM(X, z, n_threads)
@@ -301,7 +297,7 @@ static void expert_down(const struct region *r, int thread, int64_t expert, int6
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
 	int64_t C = s->m->n_embd, F = range_size(s->shard.expert_ffn), at = first - r->first_item;
-	int64_t *bad = r->bad + thread * r->ldbad, *items_bad = room->bad + thread * room->max_items;
+	int64_t *bad = r->bad + thread * r->ldbad, *items_bad = room->bad + thread * room->max_rows;
 	const int32_t *rows = room->list_row + first;
 	struct weight down = one_expert(&r->w->w[SLOT_EXPERT_DOWN], room->n_experts, expert);
 	struct act_rows x = { room->gate + at * F, F, room->gate8 + at * act_blocks(F), act_blocks(F) };
@@ -344,7 +340,7 @@ static void expert_down_part(void *arg, int thread, int n_threads)
 /* Where the piece of the lists that begins at `first` ends: behind a whole expert if one fits. */
 static int64_t piece_end(const struct experts_room *room, int64_t first)
 {
-	int64_t most = first + room->max_items, end = most;
+	int64_t most = first + room->max_rows, end = most;
 	if (room->first[room->n_experts] <= most)
 		return room->first[room->n_experts];
 	for (int64_t e = 1; e < room->n_experts; e++)
