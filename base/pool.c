@@ -1,6 +1,10 @@
-/* A run is published by raising `epoch`; workers report by raising `done`. Waiting spins, then yields, then sleeps on a
- * condition variable, so that ranks which outnumber the cores do not starve each other. `work`, `arg` and `stop` are
- * written by the caller before epoch rises, and read by workers after it. */
+/* A run is published by raising `epoch`; each worker reports by writing that number to its own `done`. What the caller
+ * writes and what a worker writes lie on different cache lines, so that a run costs each worker one line in each direction.
+ *
+ * Waiting spins, then yields, then sleeps (workers on a condition variable), so that ranks which outnumber the cores do not
+ * starve each other. How long a thread spins follows what it has met: a wait that ended while it spun doubles its
+ * patience, one that did not halves it. `work`, `arg` and `stop` are written by the caller before epoch rises, and read
+ * by workers after it. */
 #include "base/pool.h"
 
 #include "base/clock.h"
@@ -14,24 +18,31 @@
 #include <xmmintrin.h>
 #endif
 
+enum { LINE = 64, LEAST_SPINS = 64, MOST_SPINS = 512, QUICK_SPINS = 256, WORKER_YIELDS = 800 };
+
 struct worker {
 	struct pool *pool;
 	pthread_t thread;
 	int index;
+	unsigned char before[LINE];
+	_Atomic unsigned done;    /* the last run that this worker has finished */
+	unsigned char behind[LINE];
 };
 
 struct pool {
 	int n_threads;
 	int n_started;
+	struct worker *workers;   /* 1 .. n_threads-1 */
+	unsigned char before[LINE];
 	pool_work *work;
 	void *arg;
 	int stop;
 	_Atomic unsigned epoch;
-	_Atomic int done;
+	unsigned char behind[LINE];
+	unsigned spins;           /* the caller's patience */
 	_Atomic int sleepers;
 	pthread_mutex_t lock;     /* guards sleeping only */
 	pthread_cond_t wake;
-	struct worker *workers;   /* 1 .. n_threads-1 */
 };
 
 static void set_float_environment(void)
@@ -50,34 +61,58 @@ static void pin(pthread_t thread, int cpu)
 	pthread_setaffinity_np(thread, sizeof set, &set);   /* a hint: failing costs speed, not results */
 }
 
-static void wait_epoch(struct pool *p, unsigned seen)
+static void relax(void)
 {
-	enum { ROUNDS = 1000 };
-	for (unsigned round = 0; atomic_load_explicit(&p->epoch, memory_order_acquire) == seen;) {
-		if (round < ROUNDS) {
-			clock_wait(&round);
-			continue;
+#ifdef __SSE__
+	_mm_pause();
+#endif
+}
+
+/* Whether *at became `wanted` within *spins looks. */
+static int spin_until(const _Atomic unsigned *at, unsigned wanted, unsigned *spins)
+{
+	for (unsigned i = 0; i < *spins; i++) {
+		if (atomic_load_explicit(at, memory_order_acquire) == wanted) {
+			*spins = *spins < MOST_SPINS / 2 ? *spins * 2 : MOST_SPINS;
+			return 1;
 		}
-		pthread_mutex_lock(&p->lock);
-		atomic_fetch_add(&p->sleepers, 1);
-		while (atomic_load(&p->epoch) == seen)
-			pthread_cond_wait(&p->wake, &p->lock);
-		atomic_fetch_sub(&p->sleepers, 1);
-		pthread_mutex_unlock(&p->lock);
+		if (i >= QUICK_SPINS)   /* a pause is up to 50 ns long */
+			relax();
 	}
+	*spins = *spins > LEAST_SPINS * 2 ? *spins / 2 : LEAST_SPINS;
+	return 0;
+}
+
+/* Until the epoch is `wanted`: the caller does not run ahead of its workers, so no number is skipped. */
+static void wait_epoch(struct pool *p, unsigned wanted, unsigned *spins)
+{
+	if (spin_until(&p->epoch, wanted, spins))
+		return;
+	for (int i = 0; i < WORKER_YIELDS; i++) {
+		if (atomic_load_explicit(&p->epoch, memory_order_acquire) == wanted)
+			return;
+		sched_yield();
+	}
+	pthread_mutex_lock(&p->lock);
+	atomic_fetch_add(&p->sleepers, 1);
+	while (atomic_load(&p->epoch) != wanted)
+		pthread_cond_wait(&p->wake, &p->lock);
+	atomic_fetch_sub(&p->sleepers, 1);
+	pthread_mutex_unlock(&p->lock);
 }
 
 static void *worker_main(void *arg)
 {
 	struct worker *w = arg;
 	struct pool *p = w->pool;
+	unsigned spins = MOST_SPINS;
 	set_float_environment();
-	for (unsigned seen = 0;; seen++) {
-		wait_epoch(p, seen);
+	for (unsigned epoch = 1;; epoch++) {
+		wait_epoch(p, epoch, &spins);
 		if (p->stop)
 			return NULL;
 		p->work(p->arg, w->index, p->n_threads);
-		atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+		atomic_store_explicit(&w->done, epoch, memory_order_release);
 	}
 }
 
@@ -98,6 +133,7 @@ enum err pool_create(int n_threads, const int *cpus, int n_cpus, struct pool **o
 	TRY(MEM_NEW(1, struct pool, &p));
 	p->n_threads = n_threads;
 	p->n_started = 1;
+	p->spins = MOST_SPINS;
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_cond_init(&p->wake, NULL);
 	e = MEM_NEW((size_t)n_threads, struct worker, &p->workers);
@@ -131,11 +167,13 @@ void pool_run(struct pool *p, pool_work *work, void *arg)
 	}
 	p->work = work;
 	p->arg = arg;
-	atomic_store(&p->done, 0);
 	publish(p);
 	work(arg, 0, p->n_threads);
-	for (unsigned round = 0; atomic_load_explicit(&p->done, memory_order_acquire) < p->n_threads - 1;)
-		clock_wait(&round);
+	unsigned epoch = atomic_load_explicit(&p->epoch, memory_order_relaxed);
+	for (int i = 1; i < p->n_threads; i++)
+		if (!spin_until(&p->workers[i].done, epoch, &p->spins))
+			for (unsigned round = 0; atomic_load_explicit(&p->workers[i].done, memory_order_acquire) != epoch;)
+				clock_wait(&round);
 }
 
 int pool_threads(const struct pool *p) { return p->n_threads; }

@@ -7,6 +7,10 @@
  * rank owns a run of rows (maybe none); each rank routes its rows, sends every row to the ranks that hold its experts, they
  * return fixed-point sums, and the rows are gathered over tp again.
  *
+ * Either way a rank has a list of items, (row, expert, gate), ordered by expert. One region gathers their rows, one does gate
+ * and up of all experts, each thread its columns of every expert, one does down likewise: as many regions for sixteen
+ * experts as for one, and each of them even. Long lists are done in pieces.
+ *
  * Each (expert, run of columns) contribution is multiplied by its gate in float and then converted; all sums after that are
  * exact, so neither the way nor the grouping shows in the result. */
 #include "runtime/pack.h"
@@ -21,13 +25,13 @@ struct parcel {
 	/* then int32 expert[k], float gate[k] */
 };
 
-/* Work for one local expert: rows and gates [begin, end) of the lists. */
 struct experts_room {
 	int inside, n_used;
-	int64_t n_experts, max_rows, max_own;   /* max_rows: that this rank's experts may see at once */
+	int64_t n_experts, max_rows, max_own;   /* max_rows: that this rank's experts may see in a step,
+						   and items that are worked on at once */
 	size_t parcel_bytes;
 
-	float *logits;         /* (threads, E) */
+	float *logits;         /* (threads, ROUTE_ROWS, E) */
 	int32_t *chosen;       /* (B, k) experts of own rows, best first */
 	float *gates;          /* (B, k) */
 
@@ -37,16 +41,19 @@ struct experts_room {
 	float *gathered;       /* (max_rows, C) */
 	struct act_block *gathered8, *gate8;    /* the same, and gate, as int8 */
 	float *gate, *up;      /* (max_rows, F/etp) */
-	int64_t *part;         /* (max_rows, C + 1) */
-	int64_t *bad;          /* (threads, max_rows) */
+	int64_t *part;         /* (max_rows, C + 1): of one expert's items at a time */
+	int64_t *bad;          /* (threads, max_rows): likewise */
 
 	/* dispatch only */
 	unsigned char *out_parcels, *in_parcels;
 	int64_t *own_acc;      /* (max_own, C + 1) */
 	int64_t *in_acc;       /* (max_rows, C + 1): what this rank's experts give for the rows it received */
+	int64_t *in_bad;       /* (threads, max_rows) */
 	int64_t *back;         /* (out parcels, C + 1): what came back for own rows */
 	size_t *sizes;         /* 8 arrays of the group's size */
 };
+
+enum { ROUTE_ROWS = 8 };
 
 struct experts_sizes {
 	int64_t k, B, C, E, F, own, rows, out, group, local;
@@ -75,7 +82,7 @@ static int64_t act_room(const struct experts_sizes *z, int64_t columns)
 }
 
 #define ROOM(X, z, n_threads)                                               \
-	X(logits, (n_threads) * (z).E * 4)                                  \
+	X(logits, (n_threads) * ROUTE_ROWS * (z).E * 4)                     \
 	X(chosen, (z).B * (z).k * 4)                                        \
 	X(gates, (z).B * (z).k * 4)                                         \
 	X(first, ((z).local + 1) * 8)                                       \
@@ -92,6 +99,7 @@ static int64_t act_room(const struct experts_sizes *z, int64_t columns)
 	X(in_parcels, ((z).inside ? 0 : (z).rows) * (int64_t)(z).parcel)    \
 	X(own_acc, ((z).inside ? 0 : (z).own) * ((z).C + 1) * 8)            \
 	X(in_acc, ((z).inside ? 0 : (z).rows) * ((z).C + 1) * 8)            \
+	X(in_bad, ((z).inside ? 0 : (z).rows) * (n_threads) * 8)            \
 	X(back, (z).out * ((z).C + 1) * 8)                                  \
 	X(sizes, (z).group * 8 * (int64_t)sizeof(size_t))
 
@@ -129,10 +137,12 @@ struct region {
 	struct stage *s;
 	const struct layer_weights *w;
 	int64_t begin, end;                    /* rows of the batch */
-	int64_t expert, first, n;              /* a local expert and its part of the lists */
-	const unsigned char *in;               /* rows (., C) with this stride in bytes */
+	int64_t first_item, end_item;          /* a piece of the lists */
+	const unsigned char *in;               /* dispatch: rows (., C) with this stride in bytes */
 	size_t in_stride;
-	int64_t *acc;                          /* (., C + 1) */
+	int64_t *acc;                          /* (n_acc, C + 1) */
+	int64_t n_acc;
+	int64_t *bad, ldbad;                   /* (threads, ldbad) of acc's rows */
 };
 
 /* --- routing --- */
@@ -144,15 +154,23 @@ static void route_part(void *arg, int thread, int n_threads)
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
 	int64_t begin, end, C = s->m->n_embd, E = s->m->n_expert, k = room->n_used;
-	struct act_rows x = stage_normed(s);
-	float *logits = room->logits + thread * E;
+	float *logits = room->logits + thread * ROUTE_ROWS * E;
 	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = r->begin + begin; b < r->begin + end; b++) {
-		stage_norm_row(s, s->x + b * C, r->w->vector[SLOT_FFN_NORM], b);
-		x.f = s->h + b * C;
-		stage_product(s, thread, &r->w->w[SLOT_ROUTER], 0, E, NULL, &x, 1, logits, E);
-		s->k->route(logits, E, k, room->chosen + b * k, room->gates + b * k);
+	for (int64_t b = r->begin + begin, n; b < r->begin + end; b += n) {
+		struct act_rows x = { s->h + b * C, C, s->h8 + b * act_blocks(C), act_blocks(C) };
+		n = r->begin + end - b < ROUTE_ROWS ? r->begin + end - b : ROUTE_ROWS;
+		for (int64_t i = b; i < b + n; i++)
+			stage_norm_row(s, s->x + i * C, r->w->vector[SLOT_FFN_NORM], i);
+		stage_product(s, thread, &r->w->w[SLOT_ROUTER], 0, E, NULL, &x, n, logits, E);
+		for (int64_t i = 0; i < n; i++)
+			s->k->route(logits + i * E, E, k, room->chosen + (b + i) * k, room->gates + (b + i) * k);
 	}
+}
+
+static void route_rows(struct stage *s, const struct layer_weights *w, int64_t begin, int64_t end)
+{
+	int64_t row_values = s->m->n_embd * (1 + s->m->n_expert / 8);   /* a row of the router: an eighth of a norm */
+	stage_run_rows(s, end - begin, row_values, route_part, &(struct region){ .s = s, .w = w, .begin = begin, .end = end });
 }
 
 /* --- applying experts to rows --- */
@@ -190,22 +208,60 @@ static struct weight one_expert(const struct weight *stacked, int64_t n_experts,
 	return w;
 }
 
+/* Items of an expert that are in the region's piece: their number, and the first of them. */
+static int64_t expert_items(const struct region *r, int64_t expert, int64_t *first)
+{
+	const int64_t *list = r->s->experts->first;
+	int64_t begin = list[expert] > r->first_item ? list[expert] : r->first_item;
+	int64_t end = list[expert + 1] < r->end_item ? list[expert + 1] : r->end_item;
+	*first = begin;
+	return end > begin ? end - begin : 0;
+}
+
+/* A row that is alone with its expert is read where it is. */
+static int is_read_in_place(const struct experts_room *room, int64_t n) { return room->inside && n == 1; }
+
+/* n items of one expert, `first` and those behind it. */
+static struct act_rows items_input(const struct region *r, int64_t first, int64_t n)
+{
+	const struct stage *s = r->s;
+	const struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd, blocks = act_blocks(C), at = first - r->first_item;
+	if (is_read_in_place(room, n))
+		return (struct act_rows){ s->h + room->list_row[first] * C, C, s->h8 + room->list_row[first] * blocks, blocks };
+	return (struct act_rows){ room->gathered + at * C, C, room->gathered8 + at * blocks, blocks };
+}
+
+static int reads_int8(const struct region *r, enum slot slot) { return stage_reads_int8(&r->w->w[slot]); }
+
+static void gather_item(const struct region *r, int64_t item)
+{
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd, blocks = act_blocks(C), row = room->list_row[item], at = item - r->first_item;
+	const float *from = room->inside ? s->h + row * C : (const void *)(r->in + (size_t)row * r->in_stride);
+	struct act_block *to = room->gathered8 + at * blocks;
+	if (!reads_int8(r, SLOT_EXPERT_GATE) || !reads_int8(r, SLOT_EXPERT_UP))
+		memcpy(room->gathered + at * C, from, (size_t)C * sizeof *from);
+	if (!reads_int8(r, SLOT_EXPERT_GATE) && !reads_int8(r, SLOT_EXPERT_UP))
+		return;
+	if (room->inside)      /* a token is quantised once, not for each of its experts */
+		memcpy(to, s->h8 + row * blocks, (size_t)blocks * sizeof *to);
+	else
+		s->k->quantize(from, C, to);
+}
+
 static void gather_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
-	struct stage *s = r->s;
-	struct experts_room *room = s->experts;
-	int64_t begin, end, C = s->m->n_embd, blocks = act_blocks(C);
-	pool_part(r->n, 1, thread, n_threads, &begin, &end);
-	for (int64_t i = begin; i < end; i++) {
-		int64_t row = room->list_row[r->first + i];
-		memcpy(room->gathered + i * C, r->in + (size_t)row * r->in_stride, (size_t)C * sizeof(float));
-		if (!s->limits.int8_rows)
-			continue;
-		if (room->inside)      /* a token is quantised once, not for each of its experts */
-			memcpy(room->gathered8 + i * blocks, s->h8 + row * blocks, (size_t)blocks * sizeof *s->h8);
-		else
-			s->k->quantize(room->gathered + i * C, C, room->gathered8 + i * blocks);
+	struct experts_room *room = r->s->experts;
+	int64_t begin, end, first;
+	pool_part(r->end_item - r->first_item, 1, thread, n_threads, &begin, &end);
+	begin += r->first_item, end += r->first_item;
+	for (int64_t e = 0; e < room->n_experts; e++) {
+		int64_t n = expert_items(r, e, &first);
+		for (int64_t i = first > begin ? first : begin; !is_read_in_place(room, n) && i < first + n && i < end; i++)
+			gather_item(r, i);
 	}
 }
 
@@ -214,18 +270,52 @@ static void expert_up_part(void *arg, int thread, int n_threads)
 	struct region *r = arg;
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
-	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
-	struct act_rows x = { room->gathered, C, room->gathered8, act_blocks(C) };
-	struct weight gate = one_expert(&r->w->w[SLOT_EXPERT_GATE], room->n_experts, r->expert);
-	struct weight up = one_expert(&r->w->w[SLOT_EXPERT_UP], room->n_experts, r->expert);
+	int64_t begin, end, first, n, F = range_size(s->shard.expert_ffn);
 	pool_part(F, PACK_BLOCK, thread, n_threads, &begin, &end);
-	stage_product(s, thread, &gate, begin, end, NULL, &x, r->n, room->gate, F);
-	stage_product(s, thread, &up, begin, end, NULL, &x, r->n, room->up, F);
-	for (int64_t i = 0; i < r->n; i++) {
-		float *g = room->gate + i * F + begin;
-		s->k->silu_mul(g, room->up + i * F + begin, end - begin);
-		if (s->limits.int8_rows && begin < end)
-			s->k->quantize(g, end - begin, room->gate8 + i * act_blocks(F) + begin / PACK_BLOCK);
+	for (int64_t e = 0; begin < end && e < room->n_experts; e++) {
+		if ((n = expert_items(r, e, &first)) == 0)
+			continue;
+		int64_t at = first - r->first_item;
+		float *out = room->gate + at * F, *up_out = room->up + at * F;
+		struct act_rows x = items_input(r, first, n);
+		struct weight gate = one_expert(&r->w->w[SLOT_EXPERT_GATE], room->n_experts, e);
+		struct weight up = one_expert(&r->w->w[SLOT_EXPERT_UP], room->n_experts, e);
+		stage_product(s, thread, &gate, begin, end, NULL, &x, n, out, F);
+		stage_product(s, thread, &up, begin, end, NULL, &x, n, up_out, F);
+		for (int64_t i = 0; i < n; i++) {
+			s->k->silu_mul(out + i * F + begin, up_out + i * F + begin, end - begin);
+			if (reads_int8(r, SLOT_EXPERT_DOWN))
+				s->k->quantize(out + i * F + begin, end - begin,
+					       room->gate8 + (at + i) * act_blocks(F) + begin / PACK_BLOCK);
+		}
+	}
+}
+
+/* acc += columns [begin, end) of one expert's n items from `first` on. */
+static void expert_down(const struct region *r, int thread, int64_t expert, int64_t first, int64_t n, int64_t begin, int64_t end)
+{
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd, F = range_size(s->shard.expert_ffn), at = first - r->first_item;
+	int64_t *bad = r->bad + thread * r->ldbad, *items_bad = room->bad + thread * room->max_rows;
+	const int32_t *rows = room->list_row + first;
+	struct weight down = one_expert(&r->w->w[SLOT_EXPERT_DOWN], room->n_experts, expert);
+	struct act_rows x = { room->gate + at * F, F, room->gate8 + at * act_blocks(F), act_blocks(F) };
+	if (n == 1) {
+		stage_product_fixed(s, thread, &down, begin, end, s->m->ffn_run, room->list_gate + first, &x, 1,
+				    r->acc + rows[0] * (C + 1), bad + rows[0]);
+		return;
+	}
+	memset(items_bad, 0, (size_t)n * sizeof *items_bad);
+	for (int64_t i = 0; i < n; i++)
+		memset(room->part + i * (C + 1) + begin, 0, (size_t)(end - begin) * sizeof *room->part);
+	stage_product_fixed(s, thread, &down, begin, end, s->m->ffn_run, room->list_gate + first, &x, n, room->part, items_bad);
+	for (int64_t i = 0; i < n; i++) {
+		int64_t *restrict to = r->acc + rows[i] * (C + 1);
+		const int64_t *restrict part = room->part + i * (C + 1);
+		for (int64_t c = begin; c < end; c++)
+			to[c] = (int64_t)((uint64_t)to[c] + (uint64_t)part[c]);
+		bad[rows[i]] += items_bad[i];
 	}
 }
 
@@ -234,41 +324,55 @@ static void expert_down_part(void *arg, int thread, int n_threads)
 	struct region *r = arg;
 	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
-	int64_t begin, end, C = s->m->n_embd, F = range_size(s->shard.expert_ffn);
-	int64_t *bad = room->bad + thread * room->max_rows;
-	struct weight down = one_expert(&r->w->w[SLOT_EXPERT_DOWN], room->n_experts, r->expert);
-	struct act_rows x = { room->gate, F, room->gate8, act_blocks(F) };
-	pool_part(C, stage_unit(&down), thread, n_threads, &begin, &end);
-	memset(bad, 0, (size_t)r->n * sizeof *bad);
-	for (int64_t i = 0; i < r->n; i++)
-		memset(room->part + i * (C + 1) + begin, 0, (size_t)(end - begin) * sizeof *room->part);
-	stage_product_fixed(s, thread, &down, begin, end, s->m->ffn_run, room->list_gate + r->first, &x, r->n, room->part, bad);
-	for (int64_t i = 0; i < r->n; i++) {
-		int64_t *to = r->acc + room->list_row[r->first + i] * (C + 1);
-		for (int64_t c = begin; c < end; c++)
-			to[c] += room->part[i * (C + 1) + c];
-	}
+	int64_t begin, end, first, n, C = s->m->n_embd;
+	pool_part(C, stage_unit(&r->w->w[SLOT_EXPERT_DOWN]), thread, n_threads, &begin, &end);
+	if (begin >= end)
+		return;
+	for (int64_t b = 0; r->first_item == 0 && b < r->n_acc; b++)
+		memset(r->acc + b * (C + 1) + begin, 0, (size_t)(end - begin) * sizeof *r->acc);
+	for (int64_t e = 0; e < room->n_experts; e++)
+		if ((n = expert_items(r, e, &first)) > 0)
+			expert_down(r, thread, e, first, n, begin, end);
+	if (stage_sums_alone(s) && r->end_item == room->first[room->n_experts])
+		stage_add_columns(s, NULL, begin, end);
 }
 
-/* acc (., C + 1) += what this rank's experts give for the rows that the lists name. */
-static void apply_experts(struct stage *s, const struct layer_weights *w, const void *in, size_t in_stride, int64_t *acc)
+/* Where the piece of the lists that begins at `first` ends: behind a whole expert if one fits. */
+static int64_t piece_end(const struct experts_room *room, int64_t first)
 {
+	int64_t most = first + room->max_rows, end = most;
+	if (room->first[room->n_experts] <= most)
+		return room->first[room->n_experts];
+	for (int64_t e = 1; e < room->n_experts; e++)
+		if (room->first[e] > first && room->first[e] <= most)
+			end = room->first[e];
+	return end;
+}
+
+static int needs_gather(const struct region *r)
+{
+	int64_t first, n;
+	for (int64_t e = 0; e < r->s->experts->n_experts; e++)
+		if ((n = expert_items(r, e, &first)) > 0 && !is_read_in_place(r->s->experts, n))
+			return 1;
+	return 0;
+}
+
+/* acc = what this rank's experts give for the rows that the lists name. */
+static void apply_experts(struct region *r)
+{
+	struct stage *s = r->s;
 	struct experts_room *room = s->experts;
-	int64_t C = s->m->n_embd;
-	struct region r = { .s = s, .w = w, .in = in, .in_stride = in_stride, .acc = acc };
-	for (int64_t e = 0, first = 0; e < room->n_experts; first = room->first[++e]) {
-		r.expert = e;
-		r.first = first;
-		r.n = room->first[e + 1] - first;
-		if (r.n == 0)
-			continue;
-		pool_run(s->pool, gather_part, &r);
-		pool_run(s->pool, expert_up_part, &r);
-		pool_run(s->pool, expert_down_part, &r);
-		for (int t = 0; t < pool_threads(s->pool); t++)
-			for (int64_t i = 0; i < r.n; i++)
-				acc[room->list_row[first + i] * (C + 1) + C] += room->bad[t * room->max_rows + i];
-	}
+	r->end_item = 0;
+	do {
+		r->first_item = r->end_item;
+		r->end_item = piece_end(room, r->first_item);
+		if (needs_gather(r))
+			stage_run_rows(s, r->end_item - r->first_item, s->m->n_embd / 2, gather_part, r);
+		if (r->end_item > r->first_item)
+			pool_run(s->pool, expert_up_part, r);
+		pool_run(s->pool, expert_down_part, r);
+	} while (r->end_item < room->first[room->n_experts]);
 }
 
 /* --- inside the tp group --- */
@@ -280,7 +384,7 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 	int copies = l->tp / (l->ep * l->etp), mine = s->grid->me.tp / (l->ep * l->etp);
 	struct range held = s->shard.experts;
 	TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS], NULL));
-	pool_run(s->pool, route_part, &(struct region){ .s = s, .w = w, .begin = 0, .end = s->n_rows });
+	route_rows(s, w, 0, s->n_rows);
 	clear_lists(room);
 	for (int pass = 0; pass < 2; pass++) {
 		for (int64_t i = 0; i < s->n_rows * room->n_used; i++) {
@@ -295,8 +399,10 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 		if (pass == 0)
 			lay_out_lists(room);
 	}
-	memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
-	apply_experts(s, w, s->h, (size_t)s->m->n_embd * sizeof(float), s->acc);
+	apply_experts(&(struct region){ .s = s, .w = w, .acc = s->acc, .n_acc = s->n_rows, .bad = s->bad,
+					.ldbad = s->limits.step_tokens });
+	if (!stage_sums_alone(s))
+		stage_fold_bad(s);
 	return stage_reduce_into_x(s, NULL, NULL);
 }
 
@@ -314,6 +420,12 @@ static void add_own_part(void *arg, int thread, int n_threads)
 	}
 }
 
+static void add_own(struct stage *s, const struct layer_weights *w, struct range own)
+{
+	stage_run_rows(s, range_size(own), s->m->n_embd, add_own_part, &(struct region){ .s = s, .w = w, .begin = own.begin,
+			.end = own.end, .acc = s->experts->own_acc });
+}
+
 /* Sums the attention output over tp; this rank gets the rows that it owns. */
 static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
 {
@@ -322,8 +434,7 @@ static enum err scatter_attention(struct stage *s, const struct layer_weights *w
 	for (int t = 0; t < s->grid->layout.tp; t++)
 		counts[t] = (size_t)(range_size(range_part(s->n_rows, 1, s->grid->layout.tp, t)) * (C + 1));
 	TRY(comm_reduce_scatter_i64(s->grid->axis[AXIS_TP], s->acc, s->experts->own_acc, counts));
-	pool_run(s->pool, add_own_part, &(struct region){ .s = s, .w = w, .begin = own.begin, .end = own.end,
-							  .acc = s->experts->own_acc });
+	add_own(s, w, own);
 	return ERR_OK;
 }
 
@@ -412,6 +523,25 @@ static void sizes_and_offsets(const size_t *counts, int n, size_t unit, size_t *
 	}
 }
 
+/* in_acc = what this rank's experts give for n received parcels, with their counts of bad blocks. */
+static void apply_to_parcels(struct stage *s, const struct layer_weights *w, int64_t n)
+{
+	struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd;
+	int n_threads = pool_threads(s->pool);
+	for (int t = 0; t < n_threads; t++)
+		memset(room->in_bad + t * room->max_rows, 0, (size_t)n * sizeof *room->in_bad);
+	apply_experts(&(struct region){ .s = s, .w = w, .in = room->in_parcels + room->parcel_bytes - (size_t)C * sizeof(float),
+					.in_stride = room->parcel_bytes, .acc = room->in_acc, .n_acc = n, .bad = room->in_bad,
+					.ldbad = room->max_rows });
+	for (int64_t i = 0; i < n; i++) {
+		int64_t sum = 0;
+		for (int t = 0; t < n_threads; t++)
+			sum += room->in_bad[t * room->max_rows + i];
+		room->in_acc[i * (C + 1) + C] = sum;
+	}
+}
+
 static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 {
 	struct experts_room *room = s->experts;
@@ -427,7 +557,7 @@ static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 	struct range own = range_part(s->n_rows, 1, l->tp, s->grid->me.tp);
 
 	TRY(scatter_attention(s, w, own));
-	pool_run(s->pool, route_part, &(struct region){ .s = s, .w = w, .begin = own.begin, .end = own.end });
+	route_rows(s, w, own.begin, own.end);
 	int64_t n_out = pack_parcels(s, own, out_counts);
 
 	for (int i = 0; i < n_group; i++)
@@ -443,8 +573,7 @@ static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 	TRY(comm_alltoall(group, room->out_parcels, out_bytes, out_offsets, room->in_parcels, in_bytes, in_offsets));
 
 	TRY(list_parcels(s, n_in));
-	memset(room->in_acc, 0, (size_t)n_in * acc_bytes);
-	apply_experts(s, w, room->in_parcels + room->parcel_bytes - (size_t)C * sizeof(float), room->parcel_bytes, room->in_acc);
+	apply_to_parcels(s, w, n_in);
 
 	sizes_and_offsets(out_counts, n_group, acc_bytes, out_bytes, out_offsets);
 	sizes_and_offsets(in_counts, n_group, acc_bytes, in_bytes, in_offsets);
@@ -458,7 +587,7 @@ static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 		for (int64_t c = 0; c <= C; c++)
 			to[c] += room->back[i * (C + 1) + c];
 	}
-	pool_run(s->pool, add_own_part, &(struct region){ .s = s, .begin = own.begin, .end = own.end, .acc = room->own_acc });
+	add_own(s, NULL, own);
 	return stage_gather_x(s, C);
 }
 

@@ -2,11 +2,21 @@
  *
  *   embed (vocabulary-parallel) or receive  ->  layers  ->  send, or final norm, head and sampling
  *
- * A layer on a rank: norm; its heads of q, k, v; rope; store k, v in pages; attention of its heads; its columns of the
- * output product as fixed-point partial sums; all-reduce over tp; residual. Then the same shape for the FFN, or the
- * experts. Sums that cross ranks are exact (64-bit integers), so the layout cannot change a bit.
+ * A layer on a rank, one parallel region (pool_run) a line; norms of few rows are done by the caller between regions:
  *
- * Every parallel region below is one pool_run: its function gets the region's arguments and its own part. */
+ *   norm and quantise the rows                       only when there are many
+ *   q, k, v; rope of k; k and v stored in pages
+ *   rope of q; attention; its output quantised
+ *   output product as fixed-point sums, and the residual; over several tp ranks: product, all-reduce, residual
+ *   norm and quantise the rows                       only when there are many
+ *   gate, up, activation, quantised                  or the experts (experts.c)
+ *   down product, as the output product
+ *
+ * Sums that cross ranks are exact (64-bit integers), so the layout cannot change a bit.
+ *
+ * Bad rows. A block of a fixed-point sum that is not finite or too large makes its whole row NaN. A thread that adds its own
+ * columns to x does not know what the others met, so the counts in s->bad stand until the step's end, and whoever norms a
+ * row looks at them first. */
 #include "runtime/stage.h"
 
 #include "runtime/pack.h"
@@ -19,27 +29,28 @@ struct region {
 	const struct layer_weights *w;
 	const struct kv_layer *kv;
 	const struct weight *matrix;
-	const float *vector;       /* norm weights or a bias */
+	const float *bias;
 	const float *norm;         /* of what comes next; NULL: nothing */
-	const float *in;
+	float *x;                  /* rows (n, C) */
 	struct act_rows rows;
 	int64_t run, n;
+	int chooses;               /* the logits are for choosing tokens */
 	struct range out;          /* which of the C outputs the matrix's rows are */
 };
 
 static int64_t q_width(const struct stage *s) { return range_size(s->shard.heads) * s->m->n_head_dim; }
 static int64_t kv_width(const struct stage *s) { return range_size(s->shard.kv_heads) * s->m->n_head_dim; }
 
-/* --- batch --- */
-
-static void angles_part(void *arg, int thread, int n_threads)
+void stage_run_rows(struct stage *s, int64_t n, int64_t row_values, pool_work *work, void *arg)
 {
-	struct stage *s = ((struct region *)arg)->s;
-	int64_t begin, end, half = s->m->n_head_dim / 2;
-	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = begin; b < end; b++)
-		rope_angles(s->rope_freq, half, s->rows[b].pos, s->rope_cos + b * half, s->rope_sin + b * half);
+	enum { FEW_VALUES = 8192 };   /* about what one thread norms while the others start and stop */
+	if (n * row_values <= FEW_VALUES)
+		work(arg, 0, 1);
+	else
+		pool_run(s->pool, work, arg);
 }
+
+/* --- batch --- */
 
 static void gather_rows(struct stage *s, const struct step *step)
 {
@@ -52,30 +63,42 @@ static void gather_rows(struct stage *s, const struct step *step)
 			s->rows[s->n_rows++] = (struct batch_row){ .token = step->tokens[sl->first_token + t],
 				.pos = sl->pos + t, .pages = step->pages + sl->first_page };
 	}
-	pool_run(s->pool, angles_part, &(struct region){ .s = s });
+	for (int t = 0; t < pool_threads(s->pool); t++)
+		memset(s->bad + t * s->limits.step_tokens, 0, (size_t)s->n_rows * sizeof *s->bad);
 }
 
 /* --- beginning and end of a stage --- */
 
-static void embed_part(void *arg, int thread, int n_threads)
+static void embed_row(struct stage *s, int64_t b)
+{
+	int64_t C = s->m->n_embd, id = s->rows[b].token;
+	struct range vocab = s->shard.vocab;
+	if (id >= vocab.begin && id < vocab.end)
+		s->k->widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
+	else
+		memset(s->x + b * C, 0, (size_t)C * sizeof(float));
+}
+
+static void begin_part(void *arg, int thread, int n_threads)
 {
 	struct stage *s = ((struct region *)arg)->s;
-	int64_t begin, end, C = s->m->n_embd;
-	struct range vocab = s->shard.vocab;
+	int64_t begin, end, half = s->m->n_head_dim / 2;
 	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++) {
-		int64_t id = s->rows[b].token;
-		if (id >= vocab.begin && id < vocab.end)
-			s->k->widen_row(&s->weights->embed, id - vocab.begin, s->x + b * C);
-		else
-			memset(s->x + b * C, 0, (size_t)C * sizeof(float));
+		rope_angles(s->rope_freq, half, s->rows[b].pos, s->rope_cos + b * half, s->rope_sin + b * half);
+		if (s->shard.first_stage)
+			embed_row(s, b);
 	}
 }
 
-/* One tp rank has the row, the others have zeros: the sum of the bits is the row. */
-static enum err embed(struct stage *s)
+/* The rows' angles and, on the first stage, their embeddings. One tp rank has the row, the others have zeros: the sum of
+ * the bits is the row. */
+static enum err begin(struct stage *s)
 {
-	pool_run(s->pool, embed_part, &(struct region){ .s = s });
+	enum { SINE_VALUES = 64 };   /* a sine and a cosine take the time of norming so many */
+	stage_run_rows(s, s->n_rows, s->m->n_embd + s->m->n_head_dim / 2 * SINE_VALUES, begin_part, &(struct region){ .s = s });
+	if (!s->shard.first_stage)
+		return ERR_OK;
 	return comm_allreduce(s->grid->axis[AXIS_TP], s->x, (size_t)(s->n_rows * s->m->n_embd), COMM_U32, COMM_SUM);
 }
 
@@ -113,6 +136,8 @@ static enum err receive(struct stage *s)
 
 /* --- products --- */
 
+int stage_reads_int8(const struct weight *w) { return w->form != PACK_ROWS && pack_bits(w->type) != 0; }
+
 int64_t stage_unit(const struct weight *w) { return w->form == PACK_ROWS ? 1 : PANEL_ROWS; }
 
 void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,
@@ -148,14 +173,30 @@ static void quantize_part(void *arg, int thread, int n_threads)
 void stage_quantize(struct stage *s, const float *x, int64_t ld, int64_t width, int64_t n, struct act_block *to)
 {
 	if (s->limits.int8_rows)
-		pool_run(s->pool, quantize_part, &(struct quantizing){ s->k, x, ld, width, n, to });
+		stage_run_rows(s, n, width, quantize_part, &(struct quantizing){ s->k, x, ld, width, n, to });
 }
 
-/* --- attention --- */
+/* --- norms --- */
 
-void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b)
+static int is_bad(const struct stage *s, int64_t b)
+{
+	int64_t n = 0;
+	for (int t = 0; t < pool_threads(s->pool); t++)
+		n |= s->bad[t * s->limits.step_tokens + b];
+	return n != 0;
+}
+
+static void spoil(float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		x[i] = __builtin_nanf("");
+}
+
+void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b)
 {
 	int64_t C = s->m->n_embd;
+	if (is_bad(s, b))
+		spoil(x, C);
 	s->k->rms_norm(x, weights, s->m->norm_eps, C, s->h + b * C);
 	if (s->limits.int8_rows)
 		s->k->quantize(s->h + b * C, C, s->h8 + b * act_blocks(C));
@@ -169,11 +210,45 @@ struct act_rows stage_normed(const struct stage *s)
 static void norm_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
-	struct stage *s = r->s;
-	int64_t begin, end, C = s->m->n_embd;
+	int64_t begin, end, C = r->s->m->n_embd;
 	pool_part(r->n, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++)
-		stage_norm_row(s, r->in + b * C, r->vector, b);
+		stage_norm_row(r->s, r->x + b * C, r->norm, b);
+}
+
+static void norm(struct stage *s, float *x, int64_t n, const float *weights)
+{
+	stage_run_rows(s, n, s->m->n_embd, norm_part, &(struct region){ .s = s, .x = x, .n = n, .norm = weights });
+}
+
+/* --- attention --- */
+
+/* Where part i of n of the rows of [q | k | v] begins. Whoever computes a row of k turns it by its angle, so k is cut between
+ * heads only; q and v between units of the matrix. */
+static int64_t qkv_cut(const struct stage *s, int64_t unit, int i, int n)
+{
+	int64_t q = q_width(s), kv = kv_width(s), at = (q + 2 * kv) * i / n, D = s->m->n_head_dim, heads = D;
+	while (heads % unit)
+		heads += D;
+	int in_k = at >= q && at < q + kv;
+	int64_t first = at < q ? 0 : in_k ? q : q + kv, step = in_k ? heads : unit, width = at < q ? q : kv;
+	int64_t within = (at - first + step / 2) / step * step;
+	return first + (i == n || within > width ? width : within);
+}
+
+/* Columns [begin, end) of every row of k (turned, whole heads) or v into the pages. */
+static void store_columns(const struct region *r, int is_key, int64_t begin, int64_t end)
+{
+	struct stage *s = r->s;
+	int64_t D = s->m->n_head_dim, width = kv_width(s);
+	float *from = is_key ? s->key : s->value;
+	unsigned char *pool = is_key ? r->kv->k : r->kv->v;
+	for (int64_t b = 0; b < s->n_rows; b++, from += width) {
+		if (is_key)
+			s->k->rope(from + begin, (end - begin) / D, D, s->rope_cos + b * D / 2, s->rope_sin + b * D / 2,
+				   s->m->rope_interleaved);
+		s->k->kv_store(r->kv, pool, s->rows[b].pages, s->rows[b].pos, begin, end, from);
+	}
 }
 
 static void qkv_part(void *arg, int thread, int n_threads)
@@ -186,26 +261,18 @@ static void qkv_part(void *arg, int thread, int n_threads)
 		{ SLOT_K, SLOT_K_BIAS, s->key, kv_width(s) },
 		{ SLOT_V, SLOT_V_BIAS, s->value, kv_width(s) },
 	};
-	for (int i = 0; i < 3; i++) {
-		int64_t begin, end;
-		const struct weight *w = &r->w->w[parts[i].w];
-		pool_part(parts[i].width, stage_unit(w), thread, n_threads, &begin, &end);
-		stage_product(s, thread, w, begin, end, r->w->vector[parts[i].bias], &x, s->n_rows, parts[i].out, parts[i].width);
-	}
-}
-
-static void rope_and_store_part(void *arg, int thread, int n_threads)
-{
-	struct region *r = arg;
-	struct stage *s = r->s;
-	int64_t begin, end, D = s->m->n_head_dim, half = D / 2;
-	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = begin; b < end; b++) {
-		const float *cos = s->rope_cos + b * half, *sin = s->rope_sin + b * half;
-		float *key = s->key + b * kv_width(s);
-		s->k->rope(s->q + b * q_width(s), range_size(s->shard.heads), D, cos, sin, s->m->rope_interleaved);
-		s->k->rope(key, range_size(s->shard.kv_heads), D, cos, sin, s->m->rope_interleaved);
-		s->k->kv_store(r->kv, s->rows[b].pages, s->rows[b].pos, key, s->value + b * kv_width(s));
+	int64_t unit = 1, first = 0;
+	for (int i = 0; i < 3; i++)
+		unit = stage_unit(&r->w->w[parts[i].w]) > unit ? stage_unit(&r->w->w[parts[i].w]) : unit;
+	int64_t from = qkv_cut(s, unit, thread, n_threads), to = qkv_cut(s, unit, thread + 1, n_threads);
+	for (int i = 0; i < 3; first += parts[i++].width) {
+		int64_t begin = from > first ? from - first : 0, end = to - first < parts[i].width ? to - first : parts[i].width;
+		if (begin >= end)
+			continue;
+		stage_product(s, thread, &r->w->w[parts[i].w], begin, end, r->w->vector[parts[i].bias], &x, s->n_rows, parts[i].out,
+			      parts[i].width);
+		if (parts[i].w != SLOT_Q)
+			store_columns(r, parts[i].w == SLOT_K, begin, end);
 	}
 }
 
@@ -230,6 +297,27 @@ static struct range heads_of(const struct stage *s, int64_t kv)
 	return heads;
 }
 
+/* Whether attention quantises what it gives: its heads are whole blocks of the output product's input. */
+static int quantizes_heads(const struct stage *s)
+{
+	return s->limits.int8_rows && !s->shard.gather_attn && s->m->n_head_dim % PACK_BLOCK == 0;
+}
+
+/* n_heads heads from head h on, of kv head kv, for n rows of a sequence from row b on: rope of q, attention, quantised. */
+static void attend(const struct region *r, int64_t b, int64_t n, int64_t kv, int64_t h, int64_t n_heads)
+{
+	struct stage *s = r->s;
+	int64_t D = s->m->n_head_dim, width = q_width(s), at = b * width + h * D, blocks = act_blocks(width);
+	float scale = (float)(1.0 / __builtin_sqrt((double)D));
+	for (int64_t i = 0; i < n; i++)
+		s->k->rope(s->q + at + i * width, n_heads, D, s->rope_cos + (b + i) * D / 2, s->rope_sin + (b + i) * D / 2,
+			   s->m->rope_interleaved);
+	s->k->attention_rows(r->kv, s->rows[b].pages, kv, s->rows[b].pos, n, n_heads, s->m->window, scale, s->q + at, width,
+			     s->attn + at, width);
+	for (int64_t i = 0; quantizes_heads(s) && i < n; i++)
+		s->k->quantize(s->attn + at + i * width, n_heads * D, s->attn8 + (b + i) * blocks + h * D / PACK_BLOCK);
+}
+
 /* Items are some rows of a sequence with all heads of a kv head, so that K and V are read once for them; when these are too
  * few for the threads, with one head each. They are dealt in turn: neighbours have like lengths. */
 static void attention_part(void *arg, int thread, int n_threads)
@@ -237,24 +325,27 @@ static void attention_part(void *arg, int thread, int n_threads)
 	enum { ROWS = 16 };
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t D = s->m->n_head_dim, width = q_width(s), n_kv = range_size(s->shard.kv_heads), item = 0;
-	float scale = (float)(1.0 / __builtin_sqrt((double)D));
+	int64_t n_kv = range_size(s->shard.kv_heads), item = 0;
 	for (int64_t b = 0, n; b < s->n_rows; b += n) {
 		n = rows_together(s, b, ROWS);
 		for (int64_t kv = 0; kv < n_kv; kv++) {
 			struct range heads = heads_of(s, kv);
 			int64_t at_once = s->n_rows * n_kv < 4 * n_threads ? 1 : range_size(heads);
-			for (int64_t h = heads.begin; h < heads.end; h += at_once) {
-				if (item++ % n_threads != thread)
-					continue;
-				s->k->attention_rows(r->kv, s->rows[b].pages, kv, s->rows[b].pos, n, at_once, s->m->window, scale,
-						     s->q + b * width + h * D, width, s->attn + b * width + h * D, width);
-			}
+			for (int64_t h = heads.begin; h < heads.end; h += at_once)
+				if (item++ % n_threads == thread)
+					attend(r, b, n, kv, h, at_once);
 		}
 	}
 }
 
-static void fold_bad(struct stage *s)
+/* --- products that end in the residual --- */
+
+int stage_sums_alone(const struct stage *s)
+{
+	return s->grid->layout.tp == 1 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout));
+}
+
+void stage_fold_bad(struct stage *s)
 {
 	int64_t C = s->m->n_embd;
 	for (int64_t b = 0; b < s->n_rows; b++) {
@@ -265,26 +356,37 @@ static void fold_bad(struct stage *s)
 	}
 }
 
+void stage_add_columns(struct stage *s, const float *bias, int64_t begin, int64_t end)
+{
+	int64_t C = s->m->n_embd;
+	for (int64_t b = 0; begin < end && b < s->n_rows; b++)
+		s->k->add_fixed(s->x + b * C + begin, s->acc + b * (C + 1) + begin, 0, bias ? bias + begin : NULL, end - begin);
+}
+
 static void fixed_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end;
-	int64_t *bad = s->bad + thread * s->limits.step_tokens, C = s->m->n_embd;
+	int64_t begin, end, C = s->m->n_embd;
 	pool_part(range_size(r->out), stage_unit(r->matrix), thread, n_threads, &begin, &end);
-	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
 	for (int64_t b = 0; b < s->n_rows; b++)
 		memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
-	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
+	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin,
+			    s->bad + thread * s->limits.step_tokens);
+	if (stage_sums_alone(s))
+		stage_add_columns(s, r->bias, begin, end);
 }
 
-/* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
-static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run)
+/* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. A rank without
+ * others to add to it adds it (and the bias) to x at once. */
+static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run,
+			    const float *bias)
 {
 	if (range_size(out) < s->m->n_embd)      /* else the threads clear what they fill */
 		memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
-	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run });
-	fold_bad(s);
+	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run, .bias = bias });
+	if (!stage_sums_alone(s))
+		stage_fold_bad(s);
 }
 
 /* s->gathered (B, columns of all) = `in` (B, this rank's columns) of every tp rank side by side. */
@@ -320,16 +422,22 @@ static void residual_part(void *arg, int thread, int n_threads)
 	int64_t begin, end, C = s->m->n_embd;
 	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = begin; b < end; b++) {
-		s->k->add_fixed(s->x + b * C, s->acc + b * (C + 1), s->acc[b * (C + 1) + C], r->vector, C);
+		s->k->add_fixed(s->x + b * C, s->acc + b * (C + 1), s->acc[b * (C + 1) + C], r->bias, C);
 		if (r->norm)
 			stage_norm_row(s, s->x + b * C, r->norm, b);
 	}
 }
 
-enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *norm)
+enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *next_norm)
 {
-	TRY(comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM));
-	pool_run(s->pool, residual_part, &(struct region){ .s = s, .vector = bias, .norm = norm });
+	int64_t C = s->m->n_embd;
+	if (stage_sums_alone(s)) {
+		if (next_norm)
+			norm(s, s->x, s->n_rows, next_norm);
+		return ERR_OK;
+	}
+	TRY(comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (C + 1)), COMM_I64, COMM_SUM));
+	stage_run_rows(s, s->n_rows, C, residual_part, &(struct region){ .s = s, .bias = bias, .norm = next_norm });
 	return ERR_OK;
 }
 
@@ -337,7 +445,6 @@ static enum err attention(struct stage *s, const struct layer_weights *w, const 
 {
 	struct region r = { .s = s, .w = w, .kv = kv };
 	pool_run(s->pool, qkv_part, &r);
-	pool_run(s->pool, rope_and_store_part, &r);
 	pool_run(s->pool, attention_part, &r);
 	int64_t width = q_width(s), D = s->m->n_head_dim;
 	struct act_rows in = { s->attn, width, s->attn8, act_blocks(width) };
@@ -346,8 +453,9 @@ static enum err attention(struct stage *s, const struct layer_weights *w, const 
 		width = s->m->n_head * D;
 		in = (struct act_rows){ s->gathered, width, s->attn8, act_blocks(width) };
 	}
-	stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
-	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, &in, s->m->head_run * D);
+	if (!quantizes_heads(s))
+		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
+	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, &in, s->m->head_run * D, w->vector[SLOT_O_BIAS]);
 	return ERR_OK;
 }
 
@@ -382,7 +490,7 @@ static enum err dense_ffn(struct stage *s, const struct layer_weights *w, const 
 		in = (struct act_rows){ s->gathered, width, s->attn8, act_blocks(width) };
 		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
 	}
-	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run);
+	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run, w->vector[SLOT_DOWN_BIAS]);
 	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS], next_norm);
 }
 
@@ -393,8 +501,7 @@ static enum err layers(struct stage *s)
 		const struct layer_weights *w = &s->weights->layers[i];
 		const float *next_norm = i + 1 < n_layers ? w[1].vector[SLOT_ATTN_NORM] : NULL;
 		if (i == 0 || s->m->n_expert)      /* a dense FFN norms for the next layer */
-			pool_run(s->pool, norm_part, &(struct region){ .s = s, .vector = w->vector[SLOT_ATTN_NORM], .in = s->x,
-								       .n = s->n_rows });
+			norm(s, s->x, s->n_rows, w->vector[SLOT_ATTN_NORM]);
 		TRY(attention(s, w, &s->kv[i]));
 		if (s->m->n_expert) {
 			TRY(experts_forward(s, w));
@@ -403,30 +510,49 @@ static enum err layers(struct stage *s)
 			TRY(dense_ffn(s, w, next_norm));
 		}
 	}
+	for (int64_t b = 0; b < s->n_rows; b++)
+		if (is_bad(s, b))
+			spoil(s->x + b * s->m->n_embd, s->m->n_embd);
+	for (int t = 0; t < pool_threads(s->pool); t++)   /* the head's rows are others */
+		memset(s->bad + t * s->limits.step_tokens, 0, (size_t)s->n_rows * sizeof *s->bad);
 	return ERR_OK;
 }
 
 /* --- head and sampling --- */
 
+/* A thread's logits, some rows of the matrix at a time; while they are in its cache, their part of each row's digest and its
+ * best key. */
 static void head_part(void *arg, int thread, int n_threads)
 {
+	enum { AT_ONCE = 1024 };   /* rows of the matrix, whole panels */
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, V = range_size(s->shard.vocab);
+	int64_t begin, end, V = range_size(s->shard.vocab), first = s->shard.vocab.begin;
 	struct act_rows x = stage_normed(s);
+	struct choosing *own = s->choosing + thread * s->logits_rows;
 	pool_part(V, stage_unit(&s->weights->head), thread, n_threads, &begin, &end);
-	stage_product(s, thread, &s->weights->head, begin, end, NULL, &x, r->n, s->logits, V);
+	for (int64_t b = 0; b < r->n; b++)
+		own[b].digest = own[b].key = 0;
+	for (int64_t v = begin, n; v < end; v += n) {
+		n = end - v < AT_ONCE ? end - v : AT_ONCE;
+		stage_product(s, thread, &s->weights->head, v, v + n, NULL, &x, r->n, s->logits, V);
+		for (int64_t b = 0; r->chooses && b < r->n; b++) {
+			const float *logits = s->logits + b * V + v;
+			uint64_t key = s->k->best_key(logits, n, first + v);
+			own[b].digest += s->k->digest(logits, n, first + v, s->rows[b].pos);
+			own[b].key = key > own[b].key ? key : own[b].key;
+		}
+	}
 }
 
-/* s->logits (n, V/tp) of the n rows of `in` (n, C). */
-static void head(struct stage *s, const float *in, int64_t n)
+/* s->logits (n, V/tp) of the n rows of x (n, C). */
+static void head(struct stage *s, float *x, int64_t n, int chooses)
 {
-	struct region r = { .s = s, .vector = s->weights->final_norm, .in = in, .n = n };
-	pool_run(s->pool, norm_part, &r);
-	pool_run(s->pool, head_part, &r);
+	norm(s, x, n, s->weights->final_norm);
+	pool_run(s->pool, head_part, &(struct region){ .s = s, .n = n, .chooses = chooses });
 }
 
-/* The last row of every slice that samples, moved to the front of x. Gives their number. */
+/* The last row of every slice that samples, moved to the front of x and rows. Gives their number. */
 static int64_t pick_rows(struct stage *s, const struct step *step)
 {
 	int64_t C = s->m->n_embd, row = 0, n = 0;
@@ -435,10 +561,28 @@ static int64_t pick_rows(struct stage *s, const struct step *step)
 		if (sl->replica != s->grid->me.dp)
 			continue;
 		row += sl->n_tokens;
-		if (sl->flags & SLICE_SAMPLE)
-			memmove(s->x + n++ * C, s->x + (row - 1) * C, (size_t)C * sizeof(float));
+		if (!(sl->flags & SLICE_SAMPLE))
+			continue;
+		memmove(s->x + n * C, s->x + (row - 1) * C, (size_t)C * sizeof(float));
+		s->rows[n++] = s->rows[row - 1];
 	}
 	return n;
+}
+
+/* The threads' and then the ranks' parts of n rows' digests and best keys. */
+static enum err sum_up(struct stage *s, int64_t n)
+{
+	struct comm *tp = s->grid->axis[AXIS_TP];
+	for (int64_t b = 0; b < n; b++) {
+		s->digests[b] = s->best_keys[b] = 0;
+		for (int t = 0; t < pool_threads(s->pool); t++) {
+			const struct choosing *part = &s->choosing[t * s->logits_rows + b];
+			s->digests[b] += part->digest;
+			s->best_keys[b] = part->key > s->best_keys[b] ? part->key : s->best_keys[b];
+		}
+	}
+	TRY(comm_allreduce(tp, s->best_keys, (size_t)n, COMM_U64, COMM_MAX));
+	return comm_allreduce(tp, s->digests, (size_t)n, COMM_U64, COMM_SUM);
 }
 
 static enum err sample(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results)
@@ -450,24 +594,21 @@ static enum err sample(struct stage *s, const struct step *step, struct step_res
 		return ERR_OK;
 	if (n > s->logits_rows)
 		return ERR(BUG, "%lld sequences to sample, room for %lld", (long long)n, (long long)s->logits_rows);
-	head(s, s->x, n);
+	head(s, s->x, n, 1);
+	TRY(sum_up(s, n));
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
 		if (sl->replica != s->grid->me.dp || !(sl->flags & SLICE_SAMPLE))
 			continue;
-		int64_t position = sl->pos + sl->n_tokens - 1;
-		const float *logits = s->logits + at * V;
 		struct step_result *r = &results[at];
-		*r = (struct step_result){ .sequence = sl->sequence };
-		s->digests[at++] = s->k->digest(logits, V, first, position);
-		enum err e = sampler_choose(s->sampler, tp, s->k, logits, V, first, &sl->sample, position + 1, &r->token);
+		*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
+		enum err e = sampler_choose(s->sampler, tp, s->k, s->logits + at * V, V, first, s->best_keys[at], &sl->sample,
+					    s->rows[at].pos + 1, &r->token);
 		if (e && e != ERR_WORK)
 			return e;
 		r->error = (int32_t)e;
+		at++;
 	}
-	TRY(comm_allreduce(tp, s->digests, (size_t)n, COMM_U64, COMM_SUM));
-	for (int64_t i = 0; i < n; i++)
-		results[i].digest = s->digests[i];
 	return ERR_OK;
 }
 
@@ -480,7 +621,7 @@ static enum err give_all_logits(struct stage *s, float *out)
 	model_shard_model(s->m, &sm);
 	for (int64_t row = 0; row < s->n_rows; row += s->logits_rows) {
 		int64_t n = s->n_rows - row < s->logits_rows ? s->n_rows - row : s->logits_rows;
-		head(s, s->x + row * s->m->n_embd, n);
+		head(s, s->x + row * s->m->n_embd, n, 0);
 		for (int t = 0; t < tp; t++) {
 			struct range v = range_part(sm.n_vocab, 1, tp, t);
 			for (int64_t b = 0; b < n; b++) {
@@ -507,9 +648,8 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 		return ERR_OK;   /* nothing to do, and no other replica waits for this one */
 	for (int32_t i = 0; i < step->n_slices; i++)
 		want_all |= step->slices[i].replica == s->grid->me.dp && step->slices[i].flags & SLICE_ALL_LOGITS;
-	if (s->shard.first_stage)
-		TRY(embed(s));
-	else
+	TRY(begin(s));
+	if (!s->shard.first_stage)
 		TRY(receive(s));
 	TRY(layers(s));
 	if (!s->shard.last_stage)

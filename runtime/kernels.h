@@ -70,8 +70,10 @@ struct kernels {
 	void (*silu_mul)(float *g, const float *u, int64_t n);
 	/* Rotates n_head heads of D at x in place by cos/sin (D/2 each, of this position). interleaved: pairs (2i, 2i+1). */
 	void (*rope)(float *x, int64_t n_head, int64_t n_head_dim, const float *cos, const float *sin, int interleaved);
-	/* Stores one token's K and V (n_kv, D) at position pos of a sequence with that page table. */
-	void (*kv_store)(const struct kv_layer *kv, const int32_t *pages, int64_t pos, const float *k, const float *v);
+	/* Stores columns [begin, end) of one token's K or V, x (n_kv * D), at position pos of a sequence with that page
+	 * table. pool: kv->k or kv->v. */
+	void (*kv_store)(const struct kv_layer *kv, unsigned char *pool, const int32_t *pages, int64_t pos, int64_t begin,
+			 int64_t end, const float *x);
 	/* One query head of one token: q (D), kv head h, positions max(0, pos-window+1)..pos (window 0: all). out (D).
 	 * Blocks of 32 positions from position 0; running maximum; see attention_impl.h. D <= KERNEL_MAX_HEAD_DIM. */
 	void (*attention)(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t window,
@@ -87,6 +89,8 @@ struct kernels {
 	void (*widen_row)(const struct weight *w, int64_t r, float *out);
 	/* sum over v of a 64-bit hash of (position, first_id + v, bits of logits[v]); wraps. */
 	uint64_t (*digest)(const float *logits, int64_t n, int64_t first_id, int64_t position);
+	/* The greatest key (sampler.h) of n logits, whose ids are first_id ..; 0 when there are none. */
+	uint64_t (*best_key)(const float *logits, int64_t n, int64_t first_id);
 	/* exp, for sampling: y[i] = exp(x[i]) with x <= 0 in use. */
 	void (*exp)(const float *x, float *y, int64_t n);
 };

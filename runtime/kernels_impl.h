@@ -352,15 +352,22 @@ static void rms_norm(const float *x, const float *restrict w, float eps, int64_t
 		y[i] = x[i] * scale * w[i];
 }
 
+INLINE void rope_head(float *x, int64_t half, int64_t step, int64_t other, const float *restrict cos, const float *restrict sin)
+{
+	for (int64_t i = 0; i < half; i++) {
+		float a = x[i * step], b = x[i * step + other];
+		x[i * step] = a * cos[i] - b * sin[i];
+		x[i * step + other] = b * cos[i] + a * sin[i];
+	}
+}
+
 static void rope(float *x, int64_t n_head, int64_t n_head_dim, const float *cos, const float *sin, int interleaved)
 {
-	int64_t half = n_head_dim / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half;
 	for (int64_t h = 0; h < n_head; h++, x += n_head_dim)
-		for (int64_t i = 0; i < half; i++) {
-			float a = x[i * step], b = x[i * step + other];
-			x[i * step] = a * cos[i] - b * sin[i];
-			x[i * step + other] = b * cos[i] + a * sin[i];
-		}
+		if (interleaved)
+			rope_head(x, n_head_dim / 2, 2, 1, cos, sin);
+		else
+			rope_head(x, n_head_dim / 2, 1, n_head_dim / 2, cos, sin);
 }
 
 /* ---- KV cache and attention ---- */
@@ -412,12 +419,14 @@ INLINE int64_t kv_offset(const struct kv_layer *kv, const int32_t *pages, int64_
 	return row * kv->n_head_dim * kv_type_bytes[kv->type];
 }
 
-static void kv_store(const struct kv_layer *kv, const int32_t *pages, int64_t pos, const float *k, const float *v)
+static void kv_store(const struct kv_layer *kv, unsigned char *pool, const int32_t *pages, int64_t pos, int64_t begin,
+		     int64_t end, const float *x)
 {
-	for (int64_t h = 0; h < kv->n_kv; h++) {
-		int64_t offset = kv_offset(kv, pages, h, pos), d = h * kv->n_head_dim;
-		kv_narrow(kv->type, k + d, kv->k + offset, kv->n_head_dim);
-		kv_narrow(kv->type, v + d, kv->v + offset, kv->n_head_dim);
+	int64_t D = kv->n_head_dim;
+	for (int64_t c = begin, next; c < end; c = next) {
+		int64_t h = c / D;
+		next = (h + 1) * D < end ? (h + 1) * D : end;
+		kv_narrow(kv->type, x + c, pool + kv_offset(kv, pages, h, pos) + c % D * kv_type_bytes[kv->type], next - c);
 	}
 }
 
@@ -460,6 +469,14 @@ static void widen_row(const struct weight *w, int64_t r, float *out)
 		pack_widen_row(w, r, out);
 }
 
+/* Unsigned order is the order of numbers, -0 as +0; a NaN is above all. */
+INLINE uint32_t logit_key(float logit)
+{
+	uint32_t bits = to_bits(logit + 0.0f), sign = 0u - (bits >> 31);
+	uint32_t is_nan = 0u - (uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
+	return (bits ^ (sign | 0x80000000u)) | is_nan;
+}
+
 /* The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014): a
  * bijection of 64 bits in which each input bit flips half of the output bits. */
 INLINE uint64_t mix(uint64_t z)
@@ -479,6 +496,31 @@ static uint64_t digest(const float *logits, int64_t n, int64_t first_id, int64_t
 	return sum;
 }
 
+/* Whole groups first: their maximum takes no branches; only the best one is looked at again. */
+static uint64_t best_key(const float *logits, int64_t n, int64_t first_id)
+{
+	enum { GROUP = 256 };
+	uint32_t top = 0;
+	int64_t at = 0;
+	for (int64_t g = 0; g < n; g += GROUP) {
+		int64_t size = n - g < GROUP ? n - g : GROUP;
+		uint32_t best = 0;
+		for (int64_t i = 0; i < size; i++) {
+			uint32_t key = logit_key(logits[g + i]);
+			best = key > best ? key : best;
+		}
+		if (best > top) {
+			top = best;
+			at = g;
+		}
+	}
+	if (n <= 0 || top == UINT32_MAX)
+		return n <= 0 ? 0 : UINT64_MAX;
+	while (logit_key(logits[at]) != top)
+		at++;
+	return (uint64_t)top << 32 | (uint32_t)~(uint32_t)(first_id + at);
+}
+
 #include "runtime/packed_impl.h"
 #include "runtime/attention_impl.h"
 
@@ -488,5 +530,5 @@ static uint64_t digest(const float *logits, int64_t n, int64_t first_id, int64_t
 		.quantize = quantize, .packed_matmul = packed_matmul, .packed_fixed = packed_fixed,                     \
 		.add_fixed = add_fixed, .rms_norm = rms_norm, .silu_mul = silu_mul, .rope = rope, .kv_store = kv_store, \
 		.attention = attention, .attention_rows = attention_rows, .route = route, .widen_row = widen_row,       \
-		.digest = digest, .exp = exp_all                                                                        \
+		.digest = digest, .best_key = best_key, .exp = exp_all                                                                        \
 	}

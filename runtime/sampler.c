@@ -1,9 +1,5 @@
 /* Choosing a token without gathering logits.
  *
- * Keys. A token's key is its logit's bits, made so that unsigned order is the order of numbers (-0 counted as +0), above
- * the complement of its id: the greatest key is the best logit with the lowest id, and no two tokens share a key. A NaN
- * has the key of all ones, which no number has: one MAX reduction finds the best token and tells every rank of a NaN.
- *
  * Masses. A token's mass is exp((logit - best) / temperature) in units of 2^-40, rounded: whole numbers, so sums over
  * ranks are exact in any order.
  *
@@ -110,22 +106,6 @@ static float key_logit(uint64_t key)
 
 static int32_t key_token(uint64_t key) { return (int32_t)~(uint32_t)key; }
 
-static enum err best_key(const struct choice *c, uint64_t *best)
-{
-	uint64_t key = 0;
-	for (int64_t i = 0; i < c->n_local; i++) {
-		uint64_t mine = token_key(c->logits[i], c->first_id + i);
-		key = mine > key ? mine : key;
-	}
-	TRY(comm_allreduce(c->tp, &key, 1, COMM_U64, COMM_MAX));
-	if (key == NAN_KEY)
-		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", c->position);
-	if (key == 0)
-		return ERR(BUG, "no rank holds logits for position %" PRId64, c->position);
-	*best = key;
-	return ERR_OK;
-}
-
 static uint64_t mass_of(float share) { return share > 0 ? (uint64_t)((double)share * ONE_MASS + 0.5) : 0; }
 
 static void fill_histogram(const struct choice *c, uint64_t floor, uint64_t prefix, int shift)
@@ -228,15 +208,18 @@ static enum err agree_on_draw(const struct choice *c, double score, int64_t id, 
 }
 
 enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const float *logits, int64_t n_local,
-			int64_t first_id, const struct sample_params *p, int64_t position, int32_t *token)
+			int64_t first_id, uint64_t best, const struct sample_params *p, int64_t position, int32_t *token)
 {
 	struct choice c = { s, tp, logits, n_local, first_id, position, p };
-	uint64_t best, cut = 0;
+	uint64_t cut = 0;
 	double score;
 	int64_t id;
 	if (n_local > s->n_local)
 		return ERR(BUG, "%" PRId64 " logits in a sampler made for %" PRId64, n_local, s->n_local);
-	TRY(best_key(&c, &best));
+	if (best == NAN_KEY)
+		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", position);
+	if (best == 0)
+		return ERR(BUG, "no rank holds logits for position %" PRId64, position);
 	float top = key_logit(best);
 	if (!(p->temperature > 0) || !isfinite(top)) {   /* infinite logits leave nothing to draw */
 		*token = key_token(best);

@@ -60,7 +60,9 @@ static int64_t logits_rows(const struct shard *s, const struct stage_limits *lim
 	X(unsorted, (B) * gathered_columns(m, s) * 4)                       \
 	X(acc, (B) * ((C) + 1) * 8)                                         \
 	X(bad, (B) * n_threads * 8)                                         \
-	X(digests, (limits->sequences + 1) * 8)                             \
+	X(digests, logits_rows(s, limits) * 8)                              \
+	X(best_keys, logits_rows(s, limits) * 8)                            \
+	X(choosing, logits_rows(s, limits) * n_threads * (int64_t)sizeof(struct choosing)) \
 	X(logits, logits_rows(s, limits) * range_size((s)->vocab) * 4)      \
 	X(rope_freq, (D) / 2 * 4)
 

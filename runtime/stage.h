@@ -27,6 +27,9 @@ struct batch_row {
 	const int32_t *pages;
 };
 
+/* What a thread finds in its logits of one row: its part of the digest, and the best key (sampler.h). */
+struct choosing { uint64_t digest, key; };
+
 struct stage {
 	const struct model *m;
 	struct grid *grid;
@@ -55,11 +58,12 @@ struct stage {
 	struct act_block *h8, *attn8, *gate8;   /* h, attn (or what was gathered), gate as int8; (B, blocks of the row) */
 	float *gathered, *unsorted;        /* (B, H * D or F): the input of a matrix that is not cut along K, see shard.h */
 	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks */
-	int64_t *bad;                      /* (threads, B) */
+	int64_t *bad;                      /* (threads, B): bad blocks of this step, see forward.c */
 	float **scratch;                   /* per thread: KERNEL_SCRATCH_ROWS rows */
 	float *logits;                     /* (rows wanted, V/tp) */
 	int64_t logits_rows;               /* room, in rows */
-	uint64_t *digests;                 /* (sequences) */
+	struct choosing *choosing;         /* (threads, logits_rows) */
+	uint64_t *digests, *best_keys;     /* (sequences): of the logits of each row that samples */
 	struct experts_room *experts;      /* see experts.c; NULL when dense */
 };
 
@@ -86,7 +90,16 @@ uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const
  * mixture's output to x (n_rows, C). */
 enum err experts_forward(struct stage *s, const struct layer_weights *w);
 /* x += the sum over tp of acc (+ bias (C) when not NULL); then, when norm (C) is not NULL, s->h is the norm of x. */
+/* When stage_sums_alone the rank has added its sums to x already, and only the norm is left. */
 enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *norm);
+/* No other rank has a part of this rank's sums: a thread adds its columns of acc to x as soon as it has them. */
+int stage_sums_alone(const struct stage *s);
+/* x += columns [begin, end) of acc (+ bias); rows may be bad. */
+void stage_add_columns(struct stage *s, const float *bias, int64_t begin, int64_t end);
+/* Column C of acc = the rows' counts in s->bad. */
+void stage_fold_bad(struct stage *s);
+/* work for n rows that cost as much as norming row_values numbers each: by all threads, or by the caller when that is quicker. */
+void stage_run_rows(struct stage *s, int64_t n, int64_t row_values, pool_work *work, void *arg);
 /* Gathers x over tp: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
 enum err stage_gather_x(struct stage *s, int64_t unit);
 /* --- products of rows with a matrix, in the arithmetic that the matrix is in --- */
@@ -98,9 +111,11 @@ struct act_rows {
 	const struct act_block *q;
 	int64_t ld8;
 };
-/* Row b of s->h (and s->h8) = the norm of x (C). */
-void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b);
+/* Row b of s->h (and s->h8) = the norm of x (C), which becomes NaN when s->bad says that row b is. */
+void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b);
 struct act_rows stage_normed(const struct stage *s);     /* s->h */
+/* A product with this matrix reads its rows' int8, not their floats. */
+int stage_reads_int8(const struct weight *w);
 /* What threads cut the rows of a matrix into. */
 int64_t stage_unit(const struct weight *w);
 void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,

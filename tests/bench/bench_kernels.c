@@ -162,6 +162,13 @@ static void bench_quantize(const struct kernels *k)
 	free(x), free(q);
 }
 
+static void store_token(const struct kernels *k, const struct kv_layer *kv, const int32_t *pages, int64_t pos, const float *key,
+			const float *value)
+{
+	k->kv_store(kv, kv->k, pages, pos, 0, HEAD_DIM, key);
+	k->kv_store(kv, kv->v, pages, pos, 0, HEAD_DIM, value);
+}
+
 static void bench_attention(const struct kernels *k, enum kv_type type)
 {
 	int32_t pages[CONTEXT / KV_PAGE_TOKENS];
@@ -170,7 +177,7 @@ static void bench_attention(const struct kernels *k, enum kv_type type)
 	for (int i = 0; i < CONTEXT / KV_PAGE_TOKENS; i++)
 		pages[i] = i;
 	for (int i = 0; i < CONTEXT; i++)
-		k->kv_store(&kv, pages, i, keys + i * HEAD_DIM, values + i * HEAD_DIM);
+		store_token(k, &kv, pages, i, keys + i * HEAD_DIM, values + i * HEAD_DIM);
 	double best = 0;
 	BEST_US(best, k->attention(&kv, pages, 0, CONTEXT - 1, 0, 0.125f, keys, out));
 	printf("%-10s attention     %-5s D=%-3d %8.2f ns per position\n", k->name, kv_type_names[type], HEAD_DIM,
@@ -194,7 +201,7 @@ static void bench_prompt(const struct kernels *k, enum kv_type type)
 	for (int i = 0; i < PROMPT / KV_PAGE_TOKENS; i++)
 		pages[i] = i;
 	for (int i = 0; i < PROMPT; i++)
-		k->kv_store(&kv, pages, i, q + i * HEADS * HEAD_DIM, q + i * HEADS * HEAD_DIM + HEAD_DIM);
+		store_token(k, &kv, pages, i, q + i * HEADS * HEAD_DIM, q + i * HEADS * HEAD_DIM + HEAD_DIM);
 	double best = 0;
 	BEST_US(best, run_prompt(k, &kv, pages, q, out));
 	double positions = PROMPT * (PROMPT + 1) / 2 * HEADS;

@@ -26,7 +26,11 @@ static void cache_fill(struct cache *c, const struct kernels *k, int64_t spare_p
 		c->pages[j] = page;
 	}
 	for (int64_t pos = 0; pos < c->n_tokens; pos++)
-		k->kv_store(&c->layer, c->pages, pos, c->k + pos * token, c->v + pos * token);
+		for (int64_t at = 0, end; at < token; at = end) {   /* in pieces that end inside heads */
+			end = at + 1 + random_below(token - at);
+			k->kv_store(&c->layer, c->layer.k, c->pages, pos, at, end, c->k + pos * token);
+			k->kv_store(&c->layer, c->layer.v, c->pages, pos, at, end, c->v + pos * token);
+		}
 }
 
 static void cache_free(struct cache *c) { free(c->layer.k), free(c->layer.v), free(c->pages); }

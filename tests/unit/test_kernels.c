@@ -320,6 +320,32 @@ TEST(the_digest_is_free_of_order_and_sees_every_bit)
 	}
 }
 
+/* A key is the ordered bits of the logit above the complement of the id: 0.5 = 3f000000 -> bf000000, 0 -> 80000000,
+ * -1 = bf800000 -> 407fffff. */
+TEST(the_best_key_is_the_greatest_logit_with_the_lowest_id)
+{
+	enum { N = 1003 };   /* three groups and a rest */
+	static const int64_t places[] = { 0, 255, 256, 700, N - 2 };
+	FOR_TABLES(k) {
+		float *logits = random_floats(N);
+		CU_ASSERT_EQUAL(k->best_key(logits, 0, 7), 0);
+		for (int64_t i = 0; i < N; i++)
+			logits[i] = -1.0f - (float)(i % 7);
+		CU_ASSERT_EQUAL(k->best_key(logits, N, 7), 0x407fffffull << 32 | (uint32_t)~7u);
+		for (int i = 4; i >= 0; i--) {
+			logits[places[i]] = 0.5f;
+			CU_ASSERT_EQUAL(k->best_key(logits, N, 7), 0xbf000000ull << 32 | (uint32_t)~(uint32_t)(7 + places[i]));
+		}
+		float zeros[3] = { -1.0f, -0.0f, 0.0f };
+		CU_ASSERT_EQUAL(k->best_key(zeros, 3, 0), 0x80000000ull << 32 | (uint32_t)~1u);
+		logits[600] = INFINITY;
+		CU_ASSERT_EQUAL(k->best_key(logits, N, 0), 0xff800000ull << 32 | (uint32_t)~600u);
+		logits[900] = -NAN;
+		CU_ASSERT_EQUAL(k->best_key(logits, N, 0), UINT64_MAX);
+		free(logits);
+	}
+}
+
 TEST(tables_are_found_by_name)
 {
 	CU_ASSERT_PTR_EQUAL(kernels_named("c"), kernel_tables[0]);
@@ -334,4 +360,4 @@ TEST_MAIN("kernels", CASE(a_matrix_product_has_the_documented_bits_in_every_tabl
 	  CASE(conversion_rounds_to_nearest_even_at_every_magnitude), CASE(adding_a_fixed_sum_rounds_once_and_spreads_nan),
 	  CASE(norm_and_silu_match_long_double), CASE(rope_turns_pairs_of_either_layout),
 	  CASE(the_router_takes_the_best_experts_lower_ids_first), CASE(the_digest_is_free_of_order_and_sees_every_bit),
-	  CASE(tables_are_found_by_name))
+	  CASE(the_best_key_is_the_greatest_logit_with_the_lowest_id), CASE(tables_are_found_by_name))

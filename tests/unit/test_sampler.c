@@ -33,7 +33,9 @@ static enum err ask_body(struct comm *world, void *arg)
 	TRY(sampler_create(end - begin, size, &s));
 	for (int i = 0; i < q->n_draws && !e; i++) {
 		int32_t token = -1, extremes[2];
-		e = sampler_choose(s, world, kernels_best(), q->logits + begin, end - begin, begin, &q->p, i, &token);
+		uint64_t best = kernels_best()->best_key(q->logits + begin, end - begin, begin);
+		comm_allreduce(world, &best, 1, COMM_U64, COMM_MAX);
+		e = sampler_choose(s, world, kernels_best(), q->logits + begin, end - begin, begin, best, &q->p, i, &token);
 		if (e)
 			break;
 		extremes[0] = token, extremes[1] = -token;
