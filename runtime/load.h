@@ -8,8 +8,8 @@
 #include "base/pool.h"
 #include "runtime/model.h"
 
-/* F32: weights as in the file, widened to float in products: the oracle. DEFAULT: quantised weights are packed and multiply
- * with activations as int8 (pack.h, kernels.h); other types as in F32. */
+/* F32: weights as in the file, widened to float in products: the oracle. DEFAULT: weights are packed; quantised ones multiply
+ * with activations as int8, BF16 with activations as bf16 (pack.h, kernels.h); other types as in F32. */
 enum arithmetic { ARITHMETIC_F32, ARITHMETIC_DEFAULT };
 
 struct layer_weights {

@@ -30,10 +30,10 @@ static int rank_threads(const struct plan_wish *wish, const struct member *m)
 	return m->n_cores > 0 ? m->n_cores : 1;
 }
 
-static int has_packed_weights(const struct weights *w, enum arithmetic a)
+static int has_quantised_weights(const struct weights *w, enum arithmetic a)
 {
 	for (int64_t i = 0; a != ARITHMETIC_F32 && i < weights_count(w); i++)
-		if (pack_form_of(weights_at(w, i)->type) != PACK_ROWS)
+		if (pack_bits(weights_at(w, i)->type))
 			return 1;
 	return 0;
 }
@@ -143,7 +143,7 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
 	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences,
-					  .kv_type = wish->kv_type, .int8_rows = has_packed_weights(w, wish->arithmetic) };
+					  .kv_type = wish->kv_type, .int8_rows = has_quantised_weights(w, wish->arithmetic) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)
 		p.limits.step_tokens = p.context * p.limits.sequences;   /* a step cannot hold more */
 	if (p.limits.sequences > p.limits.step_tokens)
