@@ -98,7 +98,7 @@ enum { BF16_STRIPS = PANEL_ROWS / BF16_LANES,    /* of a panel */
        BF16_MAX_TOKENS = BF16_MAX_1,             /* of a tile */
        BF16_MAX_PANELS = 4,
        BF16_CHUNK_TOKENS = 96,                   /* rounded at once, when there is scratch for them */
-       BF16_BLOCK_COLS = 1024,                   /* of so many columns, or of a longer run */
+       BF16_BLOCK_COLS = 2048,                   /* of so many columns, or of a longer run */
        BF16_AHEAD_BYTES = 4096 };                /* of the prefetch, in each panel */
 
 /* ---- a tile ---- */
@@ -247,48 +247,70 @@ static int bf16_panels(const struct bf16_work *k, int64_t r, int64_t end)
 	return n;
 }
 
-/* sum += pairs [from, to) of the block, of the panels from row r on and the n tokens from t on. Near the end of the panels
- * the prefetch goes on in those that come next. */
-static void bf16_pairs(const struct bf16_work *k, int64_t r, int n_panels, int64_t t, int64_t n, int64_t from, int64_t to,
-		       float (*sum)[PANEL_ROWS])
+/* What one tile computes, (n_panels, n) rows of sums: panels from row r on, of rows up to `end`, and n tokens from t on. */
+struct bf16_place { int64_t r, end, t, n; int n_panels; };
+
+/* sum += pairs [from, to) of the block. Near the end of the panels the prefetch goes on in those that come next. */
+static void bf16_pairs(const struct bf16_work *k, const struct bf16_place *p, int64_t from, int64_t to, float (*sum)[PANEL_ROWS])
 {
-	bf16_tile *add = bf16_tiles[n_panels][n];
-	const unsigned char *panel = k->w->data + r / PANEL_ROWS * k->panel_bytes;
-	const bf16_pair *x = k->x + t * k->n_pairs;
+	bf16_tile *add = bf16_tiles[p->n_panels][p->n];
+	const unsigned char *panel = k->w->data + p->r / PANEL_ROWS * k->panel_bytes;
+	const bf16_pair *x = k->x + p->t * k->n_pairs;
 	int64_t turn = (k->panel_bytes - BF16_AHEAD_BYTES) / PAIR_BYTES - k->first_pair;
 	turn = turn < from ? from : turn > to ? to : turn;
 	uint32_t was = bf16_flush_begin();
 	if (from < turn)
-		add(panel + (k->first_pair + from) * PAIR_BYTES, k->panel_bytes, turn - from, BF16_AHEAD_BYTES, x + from * n, sum);
+		add(panel + (k->first_pair + from) * PAIR_BYTES, k->panel_bytes, turn - from, BF16_AHEAD_BYTES, x + from * p->n, sum);
 	if (turn < to)
 		add(panel + (k->first_pair + turn) * PAIR_BYTES, k->panel_bytes, to - turn,
-		     BF16_AHEAD_BYTES + (n_panels - 1) * k->panel_bytes, x + turn * n, sum);
+		    BF16_AHEAD_BYTES + (p->n_panels - 1) * k->panel_bytes, x + turn * p->n, sum);
 	bf16_flush_end(was);
 }
 
-INLINE int64_t bf16_panel_rows(int64_t r, int64_t end) { return end - r < PANEL_ROWS ? end - r : PANEL_ROWS; }
+/* Rows of panel q that are wanted. */
+INLINE int64_t bf16_panel_rows(const struct bf16_place *p, int q)
+{
+	int64_t n = p->end - p->r - q * PANEL_ROWS;
+	return n < PANEL_ROWS ? n : PANEL_ROWS;
+}
 
-/* y of the chunk's first token: what earlier blocks of columns gave, or 0, and this one. */
+/* y, of the chunk's first token, to sums and back. */
+static void bf16_from_y(const struct bf16_place *p, const float *y, int64_t ldy, float (*sum)[PANEL_ROWS])
+{
+	for (int q = 0; q < p->n_panels; q++)
+		for (int64_t t = 0; t < p->n; t++)
+			memcpy(sum[q * p->n + t], y + (p->t + t) * ldy + p->r + q * PANEL_ROWS,
+			       (size_t)bf16_panel_rows(p, q) * sizeof *y);
+}
+
+static void bf16_to_y(const struct bf16_place *p, float (*sum)[PANEL_ROWS], const float *bias, float *y, int64_t ldy)
+{
+	for (int q = 0; q < p->n_panels; q++)
+		for (int64_t t = 0; t < p->n; t++) {
+			int64_t r = p->r + q * PANEL_ROWS, n_rows = bf16_panel_rows(p, q);
+			float *from = sum[q * p->n + t], *to = y + (p->t + t) * ldy + r;
+			for (int64_t i = 0; i < n_rows && bias; i++)
+				from[i] += bias[r + i];
+			memcpy(to, from, (size_t)n_rows * sizeof *to);
+		}
+}
+
+/* y of the chunk: what earlier blocks of columns gave, or 0, and this one. */
 static void bf16_matmul_block(const struct bf16_work *k, int64_t begin, int64_t end, const float *bias, float *y, int64_t ldy)
 {
-	float sum[BF16_MAX_PANELS * BF16_MAX_TOKENS][PANEL_ROWS];
-	int is_last = k->first_pair + k->n_pairs == pack_pairs(k->w->cols), n_panels;
-	for (int64_t r = begin; r < end; r += n_panels * PANEL_ROWS) {
-		n_panels = bf16_panels(k, r, end);
-		for (int64_t t = 0, n; t < k->n_tokens; t += n) {
-			n = bf16_tile_tokens(k, k->n_tokens - t);
-			memset(sum, 0, (size_t)(n_panels * n) * sizeof *sum);
-			for (int64_t i = 0; i < n_panels * n && k->first_pair; i++) {
-				int64_t row = r + i / n * PANEL_ROWS;
-				memcpy(sum[i], y + (t + i % n) * ldy + row, (size_t)bf16_panel_rows(row, end) * sizeof *y);
-			}
-			bf16_pairs(k, r, n_panels, t, n, 0, k->n_pairs, sum);
-			for (int64_t i = 0; i < n_panels * n; i++) {
-				int64_t row = r + i / n * PANEL_ROWS, n_rows = bf16_panel_rows(row, end);
-				float *to = y + (t + i % n) * ldy + row;
-				for (int64_t j = 0; j < n_rows; j++)
-					to[j] = bias && is_last ? sum[i][j] + bias[row + j] : sum[i][j];
-			}
+	float sum[BF16_MAX_PANELS * BF16_MAX_TOKENS][PANEL_ROWS] = { { 0 } };    /* rows that are not wanted are computed too */
+	int is_last = k->first_pair + k->n_pairs == pack_pairs(k->w->cols);
+	struct bf16_place p = { .r = begin, .end = end };
+	for (; p.r < end; p.r += p.n_panels * PANEL_ROWS) {
+		p.n_panels = bf16_panels(k, p.r, end);
+		for (p.t = 0; p.t < k->n_tokens; p.t += p.n) {
+			p.n = bf16_tile_tokens(k, k->n_tokens - p.t);
+			if (k->first_pair)
+				bf16_from_y(&p, y, ldy, sum);
+			else
+				memset(sum, 0, (size_t)(p.n_panels * p.n) * sizeof *sum);
+			bf16_pairs(k, &p, 0, k->n_pairs, sum);
+			bf16_to_y(&p, sum, is_last ? bias : NULL, y, ldy);
 		}
 	}
 }
@@ -309,6 +331,26 @@ static void bf16_matmul(const struct weight *w, int64_t begin, int64_t end, cons
 		}
 }
 
+/* acc and bad += one run's sums. */
+static void bf16_add_run(const struct bf16_place *p, float (*sum)[PANEL_ROWS], const float *gate, int64_t (*total)[PANEL_ROWS],
+			 int64_t *bad)
+{
+	for (int q = 0; q < p->n_panels; q++)
+		for (int64_t t = 0; t < p->n; t++)
+			bad[p->t + t] += panel_fixed(sum[q * p->n + t], gate ? gate[p->t + t] : 1.0f, (int)bf16_panel_rows(p, q),
+						     total[q * p->n + t]);
+}
+
+static void bf16_to_acc(const struct bf16_place *p, int64_t (*total)[PANEL_ROWS], int64_t *acc, int64_t lda)
+{
+	for (int q = 0; q < p->n_panels; q++)
+		for (int64_t t = 0; t < p->n; t++) {
+			int64_t *to = acc + (p->t + t) * lda + p->r + q * PANEL_ROWS;
+			for (int64_t i = 0; i < bf16_panel_rows(p, q); i++)
+				to[i] = (int64_t)((uint64_t)to[i] + (uint64_t)total[q * p->n + t][i]);
+		}
+}
+
 /* acc += the runs that the block consists of, each of `run` pairs but for the last; acc, bad and gate of the chunk's first
  * token. */
 static void bf16_fixed_block(const struct bf16_work *k, int64_t begin, int64_t end, int64_t run, const float *gate, int64_t *acc,
@@ -316,24 +358,18 @@ static void bf16_fixed_block(const struct bf16_work *k, int64_t begin, int64_t e
 {
 	float sum[BF16_MAX_PANELS * BF16_MAX_TOKENS][PANEL_ROWS];
 	int64_t total[BF16_MAX_PANELS * BF16_MAX_TOKENS][PANEL_ROWS];
-	int n_panels;
-	for (int64_t r = begin; r < end; r += n_panels * PANEL_ROWS) {
-		n_panels = bf16_panels(k, r, end);
-		for (int64_t t = 0, n; t < k->n_tokens; t += n) {
-			n = bf16_tile_tokens(k, k->n_tokens - t);
-			memset(total, 0, (size_t)(n_panels * n) * sizeof *total);
+	struct bf16_place p = { .r = begin, .end = end };
+	for (; p.r < end; p.r += p.n_panels * PANEL_ROWS) {
+		p.n_panels = bf16_panels(k, p.r, end);
+		for (p.t = 0; p.t < k->n_tokens; p.t += p.n) {
+			p.n = bf16_tile_tokens(k, k->n_tokens - p.t);
+			memset(total, 0, (size_t)(p.n_panels * p.n) * sizeof *total);
 			for (int64_t from = 0; from < k->n_pairs; from += run) {
-				memset(sum, 0, (size_t)(n_panels * n) * sizeof *sum);
-				bf16_pairs(k, r, n_panels, t, n, from, k->n_pairs - from < run ? k->n_pairs : from + run, sum);
-				for (int64_t i = 0; i < n_panels * n; i++)
-					bad[t + i % n] += panel_fixed(sum[i], gate ? gate[t + i % n] : 1.0f,
-								      (int)bf16_panel_rows(r + i / n * PANEL_ROWS, end), total[i]);
+				memset(sum, 0, (size_t)(p.n_panels * p.n) * sizeof *sum);
+				bf16_pairs(k, &p, from, k->n_pairs - from < run ? k->n_pairs : from + run, sum);
+				bf16_add_run(&p, sum, gate, total, bad);
 			}
-			for (int64_t i = 0; i < n_panels * n; i++) {
-				int64_t row = r + i / n * PANEL_ROWS, *to = acc + (t + i % n) * lda + row;
-				for (int64_t j = 0; j < bf16_panel_rows(row, end); j++)
-					to[j] = (int64_t)((uint64_t)to[j] + (uint64_t)total[i][j]);
-			}
+			bf16_to_acc(&p, total, acc, lda);
 		}
 	}
 }
