@@ -46,7 +46,8 @@ struct kernels {
 
 	/* y(b, r) = sum_k w(r, k) x(b, k) (+ bias[r] when not NULL) for rows r in [begin, end) and all b < n. x (n, ldx),
 	 * y (n, ldy) indexed by r as is. w: rows as in the file, or PACK_BF16, which is the default arithmetic of BF16
-	 * (bf16_impl.h: x is rounded to bf16); then begin is a multiple of 16, and below a run that is not all of K is even. scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
+	 * (bf16_impl.h: x is rounded to bf16); then begin is a multiple of 16, and below a run that is not all of K is even.
+	 * scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
 	void (*matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
 		       int64_t n, float *y, int64_t ldy, float *scratch);
 	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A
