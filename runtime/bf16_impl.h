@@ -331,14 +331,23 @@ static void bf16_matmul(const struct weight *w, int64_t begin, int64_t end, cons
 		}
 }
 
-/* acc and bad += one run's sums. */
+/* total and bad += one run's sums. */
 static void bf16_add_run(const struct bf16_place *p, float (*sum)[PANEL_ROWS], const float *gate, int64_t (*total)[PANEL_ROWS],
 			 int64_t *bad)
 {
 	for (int q = 0; q < p->n_panels; q++)
-		for (int64_t t = 0; t < p->n; t++)
-			bad[p->t + t] += panel_fixed(sum[q * p->n + t], gate ? gate[p->t + t] : 1.0f, (int)bf16_panel_rows(p, q),
-						     total[q * p->n + t]);
+		for (int64_t t = 0; t < p->n; t++) {
+			part factor = part_set1(gate ? gate[p->t + t] * 0x1p32f : 0x1p32f);
+			for (int lane = 0; lane < PANEL_ROWS; lane += PART_LANES) {
+				float *v = sum[q * p->n + t] + lane;
+				int64_t *to = total[q * p->n + t] + lane;
+				part fixed = part_mul(part_load(v), factor);
+				if (part_fixed(fixed, to))
+					continue;
+				part_store(v, fixed);
+				part_fixed_some(v, (int)bf16_panel_rows(p, q) - lane, to, &bad[p->t + t]);
+			}
+		}
 }
 
 static void bf16_to_acc(const struct bf16_place *p, int64_t (*total)[PANEL_ROWS], int64_t *acc, int64_t lda)
