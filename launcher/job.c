@@ -77,14 +77,13 @@ free_text:
 
 enum err job_can_run(const struct recipe *r)
 {
-	static const struct { const char *key, *words[3]; } can[] = {
-		{ "model.dtype", { "auto" } },         { "runtime.backend", { "auto", "cpu" } },
-		{ "runtime.activations", { "auto", "int8", "f32" } }, { "runtime.speculate", { "off" } },
+	static const struct { const char *key, *words[2]; } can[] = {
+		{ "model.dtype", { "auto" } }, { "runtime.backend", { "auto", "cpu" } }, { "runtime.speculate", { "off" } },
 	};
 	for (size_t i = 0; i < sizeof can / sizeof *can; i++) {
 		const char *word = recipe_word(r, can[i].key);
 		int good = 0;
-		for (int w = 0; w < 3 && can[i].words[w]; w++)
+		for (int w = 0; w < 2 && can[i].words[w]; w++)
 			good |= !strcmp(word, can[i].words[w]);
 		if (!good)
 			return ERR(RECIPE, "%s: this version cannot do \"%s\" yet; it can do \"%s\"", can[i].key, word,
@@ -132,7 +131,12 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 	w->plan.sequences = r->runtime.sequences;
 	w->plan.context = r->runtime.context;
 	w->plan.kv_bytes = r->runtime.kv_bytes;
-	w->plan.arithmetic = strcmp(recipe_word(r, "runtime.activations"), "f32") ? ARITHMETIC_DEFAULT : ARITHMETIC_F32;
+	static const char *const arithmetics[] = {
+		[ARITHMETIC_F32] = "f32", [ARITHMETIC_DEFAULT] = "auto", [ARITHMETIC_INT8] = "int8", [ARITHMETIC_BF16] = "bf16"
+	};
+	for (int i = 0; i < (int)(sizeof arithmetics / sizeof *arithmetics); i++)
+		if (!strcmp(arithmetics[i], recipe_word(r, "runtime.activations")))
+			w->plan.arithmetic = (enum arithmetic)i;
 	w->plan.kv_type = KV_F32;
 	for (int i = 0; i < KV_TYPE_COUNT; i++)
 		if (!strcmp(kv_type_names[i], recipe_word(r, "runtime.kv_type")))

@@ -7,7 +7,7 @@ const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16" };
 const int kv_type_bytes[KV_TYPE_COUNT] = { 4, 2, 2 };
 
 const struct kernels *const kernel_tables[] = {
-	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, NULL
+	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, &kernels_avx512bf16, NULL
 };
 
 int kernels_c_usable(void) { return 1; }
@@ -26,17 +26,34 @@ int kernels_avx512_usable(void)
 }
 
 int kernels_avx512vnni_usable(void) { return kernels_avx512_usable() && __builtin_cpu_supports("avx512vnni"); }
+
+/* Neither Intel nor AMD promise how the products of VDPBF16PS are rounded in every corner: the instruction is asked. */
+int kernels_avx512bf16_usable(void)
+{
+	return kernels_avx512vnni_usable() && __builtin_cpu_supports("avx512bf16") && kernels_avx512bf16_agrees();
+}
+
+/* Intel's cores take VDPBF16PS to pieces: on Sapphire Rapids one takes as long as four of the fused multiply-adds of which
+ * two do the same. There the table serves who asks for it by name. */
+static int is_slow(const struct kernels *k) { return k == &kernels_avx512bf16 && __builtin_cpu_is("intel"); }
 #else
+static int is_slow(const struct kernels *k)
+{
+	(void)k;
+	return 0;
+}
+
 int kernels_avx2_usable(void) { return 0; }
 int kernels_avx512_usable(void) { return 0; }
 int kernels_avx512vnni_usable(void) { return 0; }
+int kernels_avx512bf16_usable(void) { return 0; }
 #endif
 
 const struct kernels *kernels_best(void)
 {
 	const struct kernels *best = kernel_tables[0];
 	for (int i = 0; kernel_tables[i]; i++)
-		if (kernel_tables[i]->usable())
+		if (kernel_tables[i]->usable() && !is_slow(kernel_tables[i]))
 			best = kernel_tables[i];
 	return best;
 }

@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 enum { KV_PAGE_TOKENS = 32,              /* positions in a page, and in a block of attention */
-       KERNEL_SCRATCH_ROWS = 10,         /* floats per column: 8 weight rows widened, or two panels spread (packed_impl.h) */
+       KERNEL_SCRATCH_ROWS = 48,         /* floats per column: activations of 48 tokens rounded (bf16_impl.h); 8 weight
+					    rows widened and two panels spread (packed_impl.h) take less */
        KERNEL_MAX_HEAD_DIM = 512, KERNEL_MAX_EXPERTS = 1024 };   /* limits of attention and route */
 enum kv_type { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT };
 extern const char *const kv_type_names[KV_TYPE_COUNT];
@@ -40,11 +41,13 @@ struct act_block {
 static inline int64_t act_blocks(int64_t cols) { return (cols + 31) / 32; }
 
 struct kernels {
-	const char *name;                /* "c", "avx2", "avx512" */
+	const char *name;                /* "c", "avx2", "avx512" .. */
 	int (*usable)(void);             /* does this processor have it? */
 
 	/* y(b, r) = sum_k w(r, k) x(b, k) (+ bias[r] when not NULL) for rows r in [begin, end) and all b < n. x (n, ldx),
-	 * y (n, ldy) indexed by r as is. scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
+	 * y (n, ldy) indexed by r as is. w: rows as in the file, or PACK_BF16, which is the default arithmetic of BF16
+	 * (bf16_impl.h: x is rounded to bf16); then begin is a multiple of 16, and below a run that is not all of K is even.
+	 * scratch: KERNEL_SCRATCH_ROWS * cols floats, the thread's own. */
 	void (*matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
 		       int64_t n, float *y, int64_t ldy, float *scratch);
 	/* acc(b, r) += sum over runs of fixed(gate[b] * (sum over the run's k of w(r, k) x(b, k))); gate NULL: no factor. A
@@ -94,8 +97,8 @@ struct kernels {
 	/* exp, for sampling: y[i] = exp(x[i]) with x <= 0 in use. */
 	void (*exp)(const float *x, float *y, int64_t n);
 };
-extern const struct kernels *const kernel_tables[];      /* reference first, best last; NULL-terminated */
-const struct kernels *kernels_best(void);
+extern const struct kernels *const kernel_tables[];      /* reference first, most able last; NULL-terminated */
+const struct kernels *kernels_best(void);                /* the fastest here */
 const struct kernels *kernels_named(const char *name);   /* NULL: unknown or unusable here */
 
 /* The double-precision functions of start-up tables (math_exact.c), ours so that every machine gives the same bits.

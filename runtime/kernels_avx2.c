@@ -160,6 +160,56 @@ static inline void round32(const float *v, float inverse, int8_t *q, int32_t *su
 	_mm256_storeu_si256((__m256i *)(void *)q, bytes);
 	sum_lanes(_mm256_add_epi32(n[0], n[1]), _mm256_add_epi32(n[2], n[3]), sum);
 }
+
+/* ---- BF16 weights: see bf16_impl.h ---- */
+
+#define BF16_LANES 8
+#define BF16_MAX_1 4              /* 1 panel: 8 sums, 4 of weights */
+#define BF16_MAX_2 2
+#define BF16_MAX_4 1
+typedef struct { float even, odd; } bf16_pair;
+typedef __m256 bf16_sums;
+typedef struct { __m256 even, odd; } bf16_weights, bf16_spread;
+
+#define bf16_sums_load(from) _mm256_loadu_ps(from)
+#define bf16_sums_store(to, s) _mm256_storeu_ps(to, s)
+#define bf16_pair_load(x) ((bf16_spread){ _mm256_set1_ps((x)->even), _mm256_set1_ps((x)->odd) })
+#define bf16_add(s, w, x) _mm256_fmadd_ps((w).even, (x).even, _mm256_fmadd_ps((w).odd, (x).odd, s))
+
+static inline bf16_weights bf16_weights_load(const unsigned char *from)
+{
+	__m256i pairs = _mm256_loadu_si256((const __m256i *)(const void *)from);
+	return (bf16_weights){ _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
+			       _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-0x10000))) };
+}
+
+static inline __m256i bf16_round8(const float *x)
+{
+	__m256 v = _mm256_loadu_ps(x);
+	__m256i bits = _mm256_castps_si256(v), is_nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+	__m256i normal = _mm256_cmpgt_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff)), _mm256_set1_epi32(0x7fffff));
+	__m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+	__m256i near = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
+	near = _mm256_blendv_epi8(near, _mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), is_nan);
+	__m256i kept = _mm256_or_si256(_mm256_and_si256(normal, _mm256_set1_epi32(-0x10000)), _mm256_set1_epi32(INT32_MIN));
+	return _mm256_and_si256(near, kept);
+}
+
+static inline void bf16_round16(const float *x, bf16_pair *to)
+{
+	_mm256_storeu_si256((__m256i *)(void *)to, bf16_round8(x));
+	_mm256_storeu_si256((__m256i *)(void *)(to + 4), bf16_round8(x + 8));
+}
+
+/* FTZ and DAZ. Tiles are called in between, through pointers, so that no operation leaves its place. */
+static inline uint32_t bf16_flush_begin(void)
+{
+	uint32_t was = _mm_getcsr();
+	_mm_setcsr(was | 0x8040);
+	return was;
+}
+
+#define bf16_flush_end(was) _mm_setcsr(was)
 #endif
 
 #include "runtime/kernels_impl.h"

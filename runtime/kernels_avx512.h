@@ -1,4 +1,4 @@
-/* What kernels_avx512.c and kernels_avx512vnni.c have in common: a part is a register of 16 lanes, tiles of floats are 4 rows
+/* What kernels_avx512.c, kernels_avx512vnni.c and kernels_avx512bf16.c have in common: a part is a register of 16 lanes, tiles of floats are 4 rows
  * x 4 tokens in 16 of the 32 registers. Nothing without the instruction set at compile time. */
 #ifndef SHARDRUN_RUNTIME_KERNELS_AVX512_H
 #define SHARDRUN_RUNTIME_KERNELS_AVX512_H
@@ -163,6 +163,106 @@ static inline int_sums sums_add(int bits, int groups, int_sums s, codes c, const
 }
 
 #define part_of_sums(bits, s) _mm512_cvtepi32_ps((s).wide)
+#endif
+
+/* ---- BF16 weights: see bf16_impl.h ---- */
+
+#define BF16_LANES 16
+#define BF16_MAX_1 12
+#define BF16_MAX_2 12             /* 24 sums, 2 of weights or 4 when widened */
+#define BF16_MAX_4 4
+typedef __m512 bf16_sums;
+
+#define bf16_sums_load(from) _mm512_loadu_ps(from)
+#define bf16_sums_store(to, s) _mm512_storeu_ps(to, s)
+
+#define BF16_ROUND_4              /* what bf16_round16 does for 4 rows; pairs i of the 4 go to to[i * stride] */
+#ifdef __AVX512BF16__
+typedef uint32_t bf16_pair;
+typedef __m512bh bf16_weights;
+typedef __m512i bf16_spread;
+
+#define bf16_weights_load(from) (__m512bh)_mm512_loadu_si512(from)
+#define bf16_pair_load(x) _mm512_set1_epi32((int32_t)*(x))
+#define bf16_add(s, w, x) _mm512_dpbf16_ps(s, w, (__m512bh)(x))
+#define bf16_flush_begin() 0u
+#define bf16_flush_end(was) (void)(was)
+
+/* The conversion flushes as its definition wants. */
+static inline void bf16_round16(const float *x, bf16_pair *to)
+{
+	_mm256_storeu_si256((__m256i *)(void *)to, (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x)));
+}
+
+static inline void bf16_round_4(const float *x, int64_t ldx, bf16_pair *to, int64_t stride)
+{
+	__m256i r[4], out[4];
+	for (int t = 0; t < 4; t++)
+		r[t] = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(x + t * ldx));
+	__m256i a = _mm256_unpacklo_epi32(r[0], r[1]), b = _mm256_unpackhi_epi32(r[0], r[1]);
+	__m256i c = _mm256_unpacklo_epi32(r[2], r[3]), d = _mm256_unpackhi_epi32(r[2], r[3]);
+	out[0] = _mm256_unpacklo_epi64(a, c), out[1] = _mm256_unpackhi_epi64(a, c);
+	out[2] = _mm256_unpacklo_epi64(b, d), out[3] = _mm256_unpackhi_epi64(b, d);
+	for (int i = 0; i < 4; i++) {
+		_mm_storeu_si128((__m128i *)(void *)(to + i * stride), _mm256_castsi256_si128(out[i]));
+		_mm_storeu_si128((__m128i *)(void *)(to + (i + 4) * stride), _mm256_extracti128_si256(out[i], 1));
+	}
+}
+#else
+typedef struct { float even, odd; } bf16_pair;
+typedef struct { __m512 even, odd; } bf16_weights, bf16_spread;
+
+#define bf16_pair_load(x) ((bf16_spread){ _mm512_set1_ps((x)->even), _mm512_set1_ps((x)->odd) })
+#define bf16_add(s, w, x) _mm512_fmadd_ps((w).even, (x).even, _mm512_fmadd_ps((w).odd, (x).odd, s))
+
+static inline bf16_weights bf16_weights_load(const unsigned char *from)
+{
+	__m512i pairs = _mm512_loadu_si512(from);
+	return (bf16_weights){ _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)),
+			       _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-0x10000))) };
+}
+
+static inline __m512i bf16_round(const float *x)
+{
+	__m512 v = _mm512_loadu_ps(x);
+	__m512i bits = _mm512_castps_si512(v), top = _mm512_set1_epi32(-0x10000);
+	__mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), normal = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x7f800000));
+	__m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+	__m512i near = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+	near = _mm512_mask_or_epi32(near, is_nan, bits, _mm512_set1_epi32(0x400000));
+	return _mm512_and_si512(near, _mm512_mask_mov_epi32(_mm512_set1_epi32(INT32_MIN), normal, top));
+}
+
+static inline void bf16_round16(const float *x, bf16_pair *to) { _mm512_storeu_si512(to, bf16_round(x)); }
+
+static inline void bf16_round_4(const float *x, int64_t ldx, bf16_pair *to, int64_t stride)
+{
+	__m512i first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+	__m512i r[4], low[2], high[2];
+	for (int t = 0; t < 4; t++)
+		r[t] = bf16_round(x + t * ldx);
+	for (int t = 0; t < 2; t++) {
+		low[t] = _mm512_unpacklo_epi64(r[2 * t], r[2 * t + 1]);
+		high[t] = _mm512_unpackhi_epi64(r[2 * t], r[2 * t + 1]);
+	}
+	__m512i out[4] = { _mm512_permutex2var_epi64(low[0], first, low[1]), _mm512_permutex2var_epi64(high[0], first, high[1]),
+			   _mm512_permutex2var_epi64(low[0], last, low[1]), _mm512_permutex2var_epi64(high[0], last, high[1]) };
+	for (int i = 0; i < 4; i++) {        /* two pairs each: i / 2 * 4 + i % 2 and the next but one */
+		bf16_pair *at = to + (i / 2 * 4 + i % 2) * stride;
+		_mm256_storeu_si256((__m256i *)(void *)at, _mm512_castsi512_si256(out[i]));
+		_mm256_storeu_si256((__m256i *)(void *)(at + 2 * stride), _mm512_extracti64x4_epi64(out[i], 1));
+	}
+}
+
+/* FTZ and DAZ. Tiles are called in between, through pointers, so that no operation leaves its place. */
+static inline uint32_t bf16_flush_begin(void)
+{
+	uint32_t was = _mm_getcsr();
+	_mm_setcsr(was | 0x8040);
+	return was;
+}
+
+#define bf16_flush_end(was) _mm_setcsr(was)
 #endif
 #endif
 

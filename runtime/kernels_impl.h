@@ -216,9 +216,19 @@ static int panel(const struct weight *w, int64_t r, int64_t end, float *scratch,
 	return n_rows;
 }
 
+/* bf16_impl.h */
+static void bf16_matmul(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
+			int64_t n, float *y, int64_t ldy, float *scratch);
+static void bf16_matmul_fixed(const struct weight *w, int64_t begin, int64_t end, int64_t run, const float *gate, const float *x,
+			      int64_t ldx, int64_t n, int64_t *acc, int64_t lda, int64_t *bad, float *scratch);
+
 static void matmul(const struct weight *w, int64_t begin, int64_t end, const float *bias, const float *x, int64_t ldx,
 		   int64_t n, float *y, int64_t ldy, float *scratch)
 {
+	if (w->form == PACK_BF16) {
+		bf16_matmul(w, begin, end, bias, x, ldx, n, y, ldy, scratch);
+		return;
+	}
 	float out[TILE_TOKENS][PANEL];
 	const float *rows[PANEL];
 	for (int64_t r = begin; r < end; r += PANEL) {
@@ -280,6 +290,10 @@ static void matmul_fixed(const struct weight *w, int64_t begin, int64_t end, int
 {
 	int64_t total[TILE_TOKENS * PANEL], misfits[TILE_TOKENS * PANEL];
 	const float *rows[PANEL];
+	if (w->form == PACK_BF16) {
+		bf16_matmul_fixed(w, begin, end, run, gate, x, ldx, n, acc, lda, bad, scratch);
+		return;
+	}
 	for (int64_t r = begin; r < end; r += PANEL) {
 		int n_rows = panel(w, r, end, scratch, rows);
 		for (int64_t b = 0; b < n;) {
@@ -522,6 +536,7 @@ static uint64_t best_key(const float *logits, int64_t n, int64_t first_id)
 }
 
 #include "runtime/packed_impl.h"
+#include "runtime/bf16_impl.h"
 #include "runtime/attention_impl.h"
 
 #define KERNELS_TABLE(symbol, text, is_usable)                                                                          \

@@ -9,7 +9,12 @@ int kernels_c_usable(void);
 int kernels_avx2_usable(void);
 int kernels_avx512_usable(void);
 int kernels_avx512vnni_usable(void);
+int kernels_avx512bf16_usable(void);
 
-extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni;
+/* Does this processor's VDPBF16PS give the bits that bf16_impl.h defines? Only for processors that have it; 0 in a program that
+ * was built without it. */
+int kernels_avx512bf16_agrees(void);
+
+extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_avx512bf16;
 
 #endif

@@ -8,9 +8,10 @@
 #include "base/pool.h"
 #include "runtime/model.h"
 
-/* F32: weights as in the file, widened to float in products: the oracle. DEFAULT: quantised weights are packed and multiply
- * with activations as int8 (pack.h, kernels.h); other types as in F32. */
-enum arithmetic { ARITHMETIC_F32, ARITHMETIC_DEFAULT };
+/* F32: weights as in the file, widened to float in products: the oracle. DEFAULT: weights are packed; quantised ones multiply
+ * with activations as int8, BF16 with activations as bf16 (pack.h, kernels.h); other types as in F32. INT8, BF16: DEFAULT
+ * of a model that has such weights, by name; plan_make refuses another. */
+enum arithmetic { ARITHMETIC_F32, ARITHMETIC_DEFAULT, ARITHMETIC_INT8, ARITHMETIC_BF16 };
 
 struct layer_weights {
 	struct weight w[SLOT_COUNT];      /* this rank's part; data NULL where the model has none. Experts are stacked:

@@ -13,12 +13,16 @@ struct block {
 
 enum pack_form pack_form_of(enum wtype type)
 {
+	if (type == WTYPE_BF16)
+		return PACK_BF16;
 	static const enum pack_form of_bits[] = { [0] = PACK_ROWS, [4] = PACK_U4, [5] = PACK_U5, [6] = PACK_U6, [8] = PACK_U8 };
 	return of_bits[pack_bits(type)];
 }
 
 int64_t pack_panel_bytes(enum wtype type, int64_t cols)
 {
+	if (type == WTYPE_BF16)
+		return pack_pairs(cols) * PAIR_BYTES;
 	int64_t blocks = cols / PACK_BLOCK, unit = pack_unit_blocks(type);
 	return pack_unit_at(type, blocks + unit - 1);
 }
@@ -198,9 +202,32 @@ static unsigned char *panel_of(const struct weight *w, int64_t r)
 	return w->data + r / PANEL_ROWS * pack_panel_bytes(w->type, w->cols);
 }
 
+/* `at`: the row's four bytes of the first pair. */
+static void write_pairs(int64_t cols, const unsigned char *from, unsigned char *at)
+{
+	for (int64_t k = 0; k < cols; k += 2, at += PAIR_BYTES) {
+		memset(at, 0, 4);
+		if (from)
+			memcpy(at, from + 2 * k, cols - k > 1 ? 4 : 2);
+	}
+}
+
+static void widen_pairs(int64_t cols, const unsigned char *at, float *out)
+{
+	for (int64_t k = 0; k < cols; k++) {
+		uint16_t item;
+		memcpy(&item, at + k / 2 * PAIR_BYTES + k % 2 * 2, 2);
+		out[k] = wtype_bf16_to_f32(item);
+	}
+}
+
 static void write_row(const struct weight *to, int64_t r, const unsigned char *from)
 {
 	unsigned char *panel = panel_of(to, r);
+	if (to->form == PACK_BF16) {
+		write_pairs(to->cols, from, panel + r % PANEL_ROWS * 4);
+		return;
+	}
 	int bits = pack_bits(to->type);
 	struct block b = { .m = 0 };
 	for (int64_t i = 0; i < to->cols / PACK_BLOCK; i++) {
@@ -223,6 +250,10 @@ void pack_rows(const struct weight *to, int64_t first, int64_t n, const unsigned
 void pack_widen_row(const struct weight *w, int64_t r, float *out)
 {
 	const unsigned char *panel = panel_of(w, r);
+	if (w->form == PACK_BF16) {
+		widen_pairs(w->cols, panel + r % PANEL_ROWS * 4, out);
+		return;
+	}
 	int bits = pack_bits(w->type), offset = pack_offset(w->type);
 	for (int64_t i = 0; i < w->cols / PACK_BLOCK; i++, out += PACK_BLOCK) {
 		struct block b;

@@ -1,6 +1,9 @@
-/* Quantised weights in the order in which the default arithmetic reads them: panels of 16 rows, interleaved.
+/* Weights in the order in which the default arithmetic reads them: panels of 16 rows, interleaved.
  *
- * Every quantised type has one packed form. Codes are the file's integers, unsigned; scales and minimums are the file's
+ * BF16, PACK_BF16: a panel is one stream of pairs of columns, any number of them; a pair has 4 bytes for each of the 16 rows,
+ * column 2i and then column 2i+1. The second column of an odd number's last pair is zeros.
+ *
+ * Every quantised type has one packed form, of codes. Codes are the file's integers, unsigned; scales and minimums are the file's
  * numbers, so nothing is rounded and pack_widen_row gives the bits of wtypes[type].widen. A panel is 64-byte aligned and
  * rows that are missing from the last one are zeros. It is one stream of units; a unit has the heads of 1, 2 or 8 blocks of
  * 32 columns, filled up to 64 bytes, and then their codes. The last unit's missing blocks are not written.
@@ -26,12 +29,13 @@
 enum { PANEL_ROWS = 16,        /* rows in a panel */
        PACK_BLOCK = 32,        /* columns in a block */
        PACK_GROUPS = 8,        /* of 4 columns in a block */
-       PLANE_BYTES = 64 };
+       PLANE_BYTES = 64,
+       PAIR_BYTES = 64 };      /* of two columns of a panel of BF16 */
 
-/* PACK_ROWS when there is none: F32, F16, BF16. */
+/* PACK_ROWS when there is none: F32, F16. */
 enum pack_form pack_form_of(enum wtype type);
 
-/* Bits of a code, 0 where there is no packed form. */
+/* Bits of a code, 0 where there are no codes: the weights are not quantised. */
 static inline int pack_bits(enum wtype type)
 {
 	switch (type) {
@@ -54,6 +58,9 @@ static inline int pack_offset(enum wtype type)
 	default: return 0;
 	}
 }
+
+/* Pairs of columns that a row of BF16 has. */
+static inline int64_t pack_pairs(int64_t cols) { return (cols + 1) / 2; }
 
 static inline int pack_has_minimum(enum wtype type) { return pack_bits(type) != 0 && pack_offset(type) == 0; }
 

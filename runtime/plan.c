@@ -30,12 +30,31 @@ static int rank_threads(const struct plan_wish *wish, const struct member *m)
 	return m->n_cores > 0 ? m->n_cores : 1;
 }
 
-static int has_packed_weights(const struct weights *w, enum arithmetic a)
+static int has_quantised_weights(const struct weights *w)
 {
-	for (int64_t i = 0; a != ARITHMETIC_F32 && i < weights_count(w); i++)
-		if (pack_form_of(weights_at(w, i)->type) != PACK_ROWS)
+	for (int64_t i = 0; i < weights_count(w); i++)
+		if (pack_bits(weights_at(w, i)->type))
 			return 1;
 	return 0;
+}
+
+static int has_bf16_matrices(const struct weights *w)
+{
+	for (int64_t i = 0; i < weights_count(w); i++)
+		if (weights_at(w, i)->type == WTYPE_BF16 && weights_at(w, i)->n_dims > 1)
+			return 1;
+	return 0;
+}
+
+static enum err check_arithmetic(const struct weights *w, enum arithmetic a)
+{
+	if (a == ARITHMETIC_INT8 && !has_quantised_weights(w))
+		return ERR(RECIPE, "runtime.activations: \"int8\" multiplies with quantised weights, and %s has none; use \"auto\" or \"f32\"",
+			   weights_directory(w));
+	if (a == ARITHMETIC_BF16 && !has_bf16_matrices(w))
+		return ERR(RECIPE, "runtime.activations: \"bf16\" multiplies with BF16 weights, and %s has none; use \"auto\" or \"f32\"",
+			   weights_directory(w));
+	return ERR_OK;
 }
 
 /* KV pages: enough for all sequences, or what fits into kv_bytes on the rank where a page is largest. */
@@ -140,10 +159,12 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 {
 	struct plan p = { .n_ranks = place->n_ranks };
 	enum err e;
+	TRY(check_arithmetic(w, wish->arithmetic));
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
 	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences,
-					  .kv_type = wish->kv_type, .int8_rows = has_packed_weights(w, wish->arithmetic) };
+					  .kv_type = wish->kv_type,
+					  .int8_rows = wish->arithmetic != ARITHMETIC_F32 && has_quantised_weights(w) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)
 		p.limits.step_tokens = p.context * p.limits.sequences;   /* a step cannot hold more */
 	if (p.limits.sequences > p.limits.step_tokens)

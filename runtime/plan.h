@@ -37,7 +37,8 @@ struct plan {
 	struct { int64_t slices, tokens, pages; } step;   /* most in one step, of all replicas */
 };
 
-/* Pure. ERR_FIT when layout, memory or cores do not work out, with the numbers. check_memory: the ranks of a node must fit in
+/* Pure. ERR_FIT when layout, memory or cores do not work out, with the numbers; ERR_RECIPE when no weights have the
+ * arithmetic that is asked for by name. check_memory: the ranks of a node must fit in
  * its memory_limit_bytes (0: not known, not checked). */
 enum err plan_make(const struct model *m, const struct weights *w, const struct place *p, const struct plan_wish *wish,
 		   int check_memory, struct plan *out);

@@ -16,9 +16,8 @@ static enum err agree_on_kernels(struct comm *world, const char *isa, const stru
 {
 	uint32_t mine = 0;
 	if (!strcmp(isa, "auto")) {
-		for (uint32_t i = 0; kernel_tables[i]; i++)
-			if (kernel_tables[i]->usable())
-				mine = i;
+		while (kernel_tables[mine] != kernels_best())
+			mine++;
 		TRY(comm_allreduce(world, &mine, 1, COMM_U32, COMM_MIN));
 		*out = kernel_tables[mine];
 		return ERR_OK;

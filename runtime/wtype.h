@@ -35,8 +35,9 @@ static inline float wtype_bf16_to_f32(uint16_t h)
 	return v.f;
 }
 
-/* How a matrix lies in memory: rows as in the file, or panels of interleaved rows with codes of that many bits (pack.h). */
-enum pack_form { PACK_ROWS, PACK_U4, PACK_U5, PACK_U6, PACK_U8 };
+/* How a matrix lies in memory: rows as in the file, or panels of interleaved rows with codes of that many bits, or with pairs
+ * of BF16 (pack.h). */
+enum pack_form { PACK_ROWS, PACK_U4, PACK_U5, PACK_U6, PACK_U8, PACK_BF16 };
 
 /* A matrix in memory: rows of `cols` items, outputs x inputs (R, C). Vectors have rows 1. */
 struct weight {

@@ -1,5 +1,6 @@
 /* Prints the speed of the kernels that take the time of a step, on one thread, by the time this thread had a core.
- * Arguments, in any order: names of tables (all that run here otherwise); "products" or "others" (both otherwise). */
+ * Arguments, in any order: names of tables (all that run here otherwise); "products", "bf16" (of the products only those) or
+ * "others" (all otherwise). */
 #include "runtime/kernels.h"
 #include "runtime/pack.h"
 
@@ -134,6 +135,38 @@ static void bench_packed(const struct kernels *k, enum wtype type, int64_t rows,
 	free(first.data), free(x), free(y), free(scratch), free(q), free(acc), free(bad);
 }
 
+/* BF16 weights as they are packed, times floats that the kernel rounds. */
+static void bench_bf16(const struct kernels *k, int64_t rows, int64_t cols, int64_t n, int fixed, int cold)
+{
+	int64_t bytes = pack_bytes(WTYPE_BF16, rows, cols), copies = cold ? COLD_BYTES / bytes + 1 : 1, rounds = 0;
+	struct weight first = packed_weight(WTYPE_BF16, rows, cols, copies), w = first;
+	float *x = random_floats(n * cols), *y = room(n * rows * 4), *scratch = room(KERNEL_SCRATCH_ROWS * cols * 4);
+	int64_t *acc = room(n * (rows + 1) * 8), *bad = room(n * 8);
+	double best = 0;
+	BEST_US(best, w.data = first.data + rounds++ % copies * bytes;
+		fixed ? k->matmul_fixed(&w, 0, rows, RUN, NULL, x, cols, n, acc, rows + 1, bad, scratch)
+		      : k->matmul(&w, 0, rows, NULL, x, cols, n, y, rows, scratch));
+	printf("%-10s %-13s BF16  %4d x %-4d n=%-3d%s %8.1f G op/s %7.2f GB/s\n", k->name, fixed ? "matmul_fixed" : "matmul",
+	       (int)rows, (int)cols, (int)n, cold ? " cold" : "     ", 2.0 * (double)(rows * cols * n) / best / 1e3,
+	       (double)bytes / best / 1e3);
+	free(first.data), free(x), free(y), free(scratch), free(acc), free(bad);
+}
+
+static void bench_bf16_products(const struct kernels *k)
+{
+	static const int tokens[] = { 1, 2, 3, 4, 5, 8, 12, 13, 16, 32, 64, 512 };
+	for (int large = 0; large < 2; large++) {
+		int64_t rows = large ? 1024 : 576, cols = large ? 4096 : 1536;
+		bench_packing(WTYPE_BF16, rows, cols);
+		bench_bf16(k, rows, cols, 1, 0, 1);
+		bench_bf16(k, rows, cols, 1, 1, 1);
+		for (size_t n = 0; n < sizeof tokens / sizeof tokens[0]; n++)
+			bench_bf16(k, rows, cols, tokens[n], 0, 0);
+		bench_bf16(k, rows, cols, 8, 1, 0);
+		bench_bf16(k, rows, cols, 512, 1, 0);
+	}
+}
+
 static void bench_matmul(const struct kernels *k, enum wtype type, int64_t n)
 {
 	enum { ROWS = 576, COLS = 1536 };
@@ -232,6 +265,7 @@ static void bench_products(const struct kernels *k)
 			bench_packed(k, types[t], rows, cols, 8, 1, 0);
 			bench_packed(k, types[t], rows, cols, 512, 1, 0);
 		}
+	bench_bf16_products(k);
 	bench_matmul(k, WTYPE_F32, 1);
 	bench_matmul(k, WTYPE_F32, 64);
 	bench_matmul(k, WTYPE_Q4_1, 64);
@@ -240,15 +274,18 @@ static void bench_products(const struct kernels *k)
 int main(int argc, char **argv)
 {
 	int some_tables = 0, products = named("products", argc, argv), others = named("others", argc, argv);
+	int bf16 = named("bf16", argc, argv);
 	for (int i = 0; kernel_tables[i]; i++)
 		some_tables |= named(kernel_tables[i]->name, argc, argv);
 	for (int i = 0; kernel_tables[i]; i++) {
 		const struct kernels *k = kernel_tables[i];
 		if (!k->usable() || (some_tables && !named(k->name, argc, argv)))
 			continue;
-		if (products || !others)
+		if (bf16)
+			bench_bf16_products(k);
+		if (products || (!others && !bf16))
 			bench_products(k);
-		if (products && !others)
+		if ((products || bf16) && !others)
 			continue;
 		bench_quantize(k);
 		for (int type = 0; type < KV_TYPE_COUNT; type++)

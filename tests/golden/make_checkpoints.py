@@ -5,7 +5,8 @@
 
 Each directory holds config.json, model*.safetensors, generation_config.json where transformers writes it, ids.json (the
 prompt) and logits.npy (float32, (prompt, vocabulary)): the logits of every position of the prompt. They are computed from
-the files as saved (reloaded, widened to float32), so a BF16 checkpoint is compared on its own rounded weights.
+the files as saved (reloaded, widened to float32), so a BF16 checkpoint is compared on its own rounded weights. Such a
+checkpoint also has logits-bf16.npy: the same with the inputs of all matrices rounded to bf16.
 Versions: see README.md.
 """
 import json
@@ -92,7 +93,19 @@ def router_margin(model, ids):
     return min(seen, default=1.0), logits
 
 
-def golden(directory, model, seed):
+def bf16_logits(model, ids):
+    def rounded(_, args):
+        return (args[0].to(torch.bfloat16).to(torch.float32),)
+
+    hooks = [m.register_forward_pre_hook(rounded) for m in model.modules() if isinstance(m, torch.nn.Linear)]
+    with torch.no_grad():
+        logits = model(torch.tensor([ids])).logits[0].numpy()
+    for hook in hooks:
+        hook.remove()
+    return logits
+
+
+def golden(directory, model, seed, is_bf16=False):
     vocab = model.config.vocab_size
     margin = 0
     while margin < 2e-3:      # another prompt, until every choice of experts is clear
@@ -101,6 +114,8 @@ def golden(directory, model, seed):
         seed += 1000
     assert logits.dtype == np.float32 and np.isfinite(logits).all()
     np.save(directory / "logits.npy", logits)
+    if is_bf16:
+        np.save(directory / "logits-bf16.npy", bf16_logits(model, ids))
     (directory / "ids.json").write_text(json.dumps(ids) + "\n")
     print(f"{directory.name}: |logits| mean {np.abs(logits).mean():.2f} max {np.abs(logits).max():.2f}")
 
@@ -118,7 +133,8 @@ def make(name, seed):
     saved = json.loads(path.read_text())
     if "drop" in how:
         path.write_text(json.dumps({k: v for k, v in saved.items() if k not in how["drop"]}, indent=2) + "\n")
-    golden(directory, model_class.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval(), seed)
+    golden(directory, model_class.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval(), seed,
+           how.get("dtype") == torch.bfloat16)
 
 
 def make_old(name):

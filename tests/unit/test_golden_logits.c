@@ -72,6 +72,29 @@ TEST(logits_are_those_of_transformers)
 	}
 }
 
+/* The default arithmetic of BF16 weights, against transformers with the inputs of all matrices rounded to bf16. No input of
+ * this model lies so close to a border of two bf16 that it falls on the other side of it; that would move logits by 1e-2. */
+TEST(logits_of_bf16_activations_are_those_of_transformers_with_rounded_inputs)
+{
+	struct golden g = { .name = "llama-bf16" };
+	struct bits_run b = base(&g);
+	struct npy want = { 0 };
+	double moved = 0;
+	CHECK_OK(run_one(&g));
+	CHECK_OK(npy_read(MODELS "llama-bf16/logits-bf16.npy", &want));
+	CU_ASSERT_EQUAL_FATAL(want.rows * want.cols, MAX_LOGITS);
+	b.arithmetic = ARITHMETIC_BF16;
+	b.all_logits = other;
+	CHECK_OK(bits_run(&b, &of_one));
+	for (int i = 0; i < MAX_LOGITS; i++)
+		moved += fabs((double)other[i] - (double)one[i]) / MAX_LOGITS;
+	double d = largest_difference(other, want.data, MAX_LOGITS);
+	printf("%.1e, rounding moves them by %.1e ", d, moved);
+	CU_ASSERT(d < 1e-4);
+	CU_ASSERT(moved > 1e-3);
+	mem_free(want.data);
+}
+
 /* Runs b and compares bits and bytes with one rank's. */
 static int differs(const struct golden *g, struct bits_run *b)
 {
@@ -305,7 +328,9 @@ TEST(a_broken_expert_spoils_its_tokens_alone)
 	test_dir_remove(&d);
 }
 
-TEST_MAIN("golden logits", CASE(logits_are_those_of_transformers), CASE(every_layout_gives_the_bits_of_one_rank),
+TEST_MAIN("golden logits", CASE(logits_are_those_of_transformers),
+	  CASE(logits_of_bf16_activations_are_those_of_transformers_with_rounded_inputs),
+	  CASE(every_layout_gives_the_bits_of_one_rank),
 	  CASE(bytes_read_are_the_tensors_and_what_is_held_twice), CASE(more_tp_ranks_than_parts_are_refused),
 	  CASE(chunks_and_threads_do_not_show), CASE(neighbours_do_not_show),
 	  CASE(logits_that_are_not_numbers_are_an_error_everywhere),

@@ -103,6 +103,30 @@ TEST(what_does_not_fit_is_refused_with_the_numbers)
 	end_plan(&t);
 }
 
+/* gguf-llama-mixed has weights of every kind, llama-bf16 only BF16, gguf-llama-f32 only F32. */
+TEST(an_arithmetic_asked_for_by_name_must_have_weights)
+{
+	static const struct { const char *model; int int8, bf16; } cases[] = {
+		{ MODELS "gguf-llama-mixed/model.gguf", 1, 1 }, { MODELS "gguf-llama-k/model.gguf", 1, 0 },
+		{ MODELS "llama-bf16", 0, 1 }, { MODELS "gguf-llama-f32/model.gguf", 0, 0 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		for (int a = ARITHMETIC_F32; a <= ARITHMETIC_BF16; a++) {
+			struct planned t;
+			struct plan_wish wish = wish_of(1, 1, 1);
+			int good = a == ARITHMETIC_INT8 ? cases[i].int8 : a == ARITHMETIC_BF16 ? cases[i].bf16 : 1;
+			wish.arithmetic = (enum arithmetic)a;
+			enum err e = try_plan(cases[i].model, "pack:1 core:2 pu:1", 1, &wish, &t);
+			if (good)
+				CHECK_OK(e);
+			else
+				CHECK_ERR(e, RECIPE, a == ARITHMETIC_INT8 ? "int8\" multiplies with quantised weights, and"
+									   : "bf16\" multiplies with BF16 weights, and");
+			CU_ASSERT(e || t.p.limits.int8_rows == (a != ARITHMETIC_F32 && cases[i].int8));
+			end_plan(&t);
+		}
+}
+
 /* --- plan against session --- */
 
 /* The cluster is read before there are threads: reading forks, which sanitizers do not like beside threads. */
@@ -158,4 +182,5 @@ TEST(the_plan_covers_what_every_rank_takes)
 
 TEST_MAIN("plan", CASE(a_step_has_room_for_all_sequences_of_all_replicas),
 	  CASE(a_step_needs_no_more_pages_than_the_kv_cache_has), CASE(logits_are_part_of_the_plan),
-	  CASE(what_does_not_fit_is_refused_with_the_numbers), CASE(the_plan_covers_what_every_rank_takes))
+	  CASE(what_does_not_fit_is_refused_with_the_numbers),
+	  CASE(an_arithmetic_asked_for_by_name_must_have_weights), CASE(the_plan_covers_what_every_rank_takes))

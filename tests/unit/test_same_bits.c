@@ -160,10 +160,12 @@ TEST(a_matrix_that_cannot_be_cut_along_k_gives_the_same_bits)
 	}
 }
 
-/* Quantised weights in their default arithmetic: one digest over kernels, threads, chunks and layouts; another than f32's. */
+/* Quantised and BF16 weights in their default arithmetic: one digest over kernels, threads, chunks and layouts; another than f32's. */
 TEST(packed_weights_give_the_same_bits)
 {
-	static const char *const models[] = { "gguf-llama-mixed", "gguf-llama-k", "gguf-mixtral" };
+	static const char *const models[] = { "tests/golden/models/gguf-llama-mixed", "tests/golden/models/gguf-llama-k",
+					      "tests/golden/models/gguf-mixtral", "tests/golden/models/llama-bf16",
+					      "configs/models/jargon-moe" };
 	static const struct layout layouts[] = {
 		{ .tp = 2, .pp = 1, .dp = 1 }, { .tp = 3, .pp = 1, .dp = 1 }, { .tp = 1, .pp = 1, .dp = 2 },
 		{ .tp = 2, .pp = 1, .dp = 2 }, { .tp = 1, .pp = 1, .dp = 4 },
@@ -173,7 +175,7 @@ TEST(packed_weights_give_the_same_bits)
 		struct bits_result f32, r, s;
 		struct bits_prompt ids[2] = { { .n = 40 }, { .n = 5 } };
 		char path[512];
-		snprintf(path, sizeof path, "%s/tests/golden/models/%s", SOURCE_DIR, models[i]);
+		snprintf(path, sizeof path, "%s/%s", SOURCE_DIR, models[i]);
 		for (int k = 0; k < 40; k++)
 			ids[0].ids[k] = ids[1].ids[k % 5] = (k * 37 + 11) % 131;
 		b.model = path;
