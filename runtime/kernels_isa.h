@@ -9,7 +9,10 @@ int kernels_c_usable(void);
 int kernels_avx2_usable(void);
 int kernels_avx512_usable(void);
 int kernels_avx512vnni_usable(void);
+int kernels_neon_usable(void);
+int kernels_neondot_usable(void);
 
 extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni;
+extern const struct kernels kernels_neon, kernels_neondot;
 
 #endif
