@@ -111,17 +111,17 @@ static inline void round32(const float *v, float inverse, int8_t *q, int32_t *su
 		  _mm256_add_epi32(_mm512_castsi512_si256(b), _mm512_extracti32x8_epi32(b, 1)), sum);
 }
 
-/* See packed_impl.h: the conversion rounds x * 2^32, which is exact, to nearest even. */
+/* See packed_impl.h: the conversion rounds to nearest even. */
 #define PART_FIXED
-static inline int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
+static inline int part_fixed(__m512 v, int64_t *total)
 {
-	__m512 x = _mm512_mul_ps(_mm512_loadu_ps(v), _mm512_set1_ps(gate));
-	__mmask16 fits = _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p24f), _CMP_LT_OQ);
-	x = _mm512_maskz_mul_ps(fits, x, _mm512_set1_ps(0x1p32f));
-	__m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(x)), high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(x, 1));
+	__mmask16 fits = _mm512_cmp_ps_mask(_mm512_abs_ps(v), _mm512_set1_ps(0x1p56f), _CMP_LT_OQ);
+	if (__builtin_expect(fits != 0xffff, 0))
+		return 0;
+	__m512i low = _mm512_cvtps_epi64(_mm512_castps512_ps256(v)), high = _mm512_cvtps_epi64(_mm512_extractf32x8_ps(v, 1));
 	_mm512_storeu_si512(total, _mm512_add_epi64(_mm512_loadu_si512(total), low));
 	_mm512_storeu_si512(total + 8, _mm512_add_epi64(_mm512_loadu_si512(total + 8), high));
-	return __builtin_popcount(~(unsigned)fits & ((1u << n_rows) - 1));
+	return 1;
 }
 
 #ifdef __AVX512VNNI__

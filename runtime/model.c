@@ -20,7 +20,8 @@
 
 enum { NAME_BYTES = 160, CONFIG_MAX_BYTES = 4 << 20,
        ACTIVATION_BLOCK = 32,   /* of activations as int8: a run ends on it in every arithmetic */
-       FFN_RUNS = 16 };         /* about so many per layer */
+       FFN_RUNS = 16,           /* about so many per layer; half of them where they would be narrower than this, */
+       FFN_NARROW_RUN = 128 };  /* since each costs as much as 48 columns do */
 
 /* ---- numbers ---- */
 
@@ -236,7 +237,8 @@ static enum err check_tensors(const struct weights *w, struct model *m)
 	m->head_run = b.heads / gcd(b.heads, m->n_head_dim);
 	if (m->head_run > m->n_head)
 		m->head_run = m->n_head;
-	m->ffn_run = (int64_t)size_round_up((uint64_t)(m->n_ffn + FFN_RUNS - 1) / FFN_RUNS, (uint64_t)b.ffn);
+	int64_t n_runs = m->n_ffn < FFN_RUNS * FFN_NARROW_RUN ? FFN_RUNS / 2 : FFN_RUNS;
+	m->ffn_run = (int64_t)size_round_up((uint64_t)((m->n_ffn + n_runs - 1) / n_runs), (uint64_t)b.ffn);
 	if (m->ffn_run > m->n_ffn)
 		m->ffn_run = m->n_ffn;
 	return ERR_OK;

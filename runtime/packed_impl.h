@@ -116,12 +116,12 @@ INLINE part part_of_int8(const unsigned char *from)
 enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(float),   /* codes, scale, minimum or second */
        WIDE_TOKENS = 2 * PACKED_TILE_TOKENS + 1,  /* from here on spreading a panel pays */
        TILE_SIZES = PACKED_TILE_TOKENS + 1,
-       RUNS_AT_ONCE = 8,               /* of a fixed-point sum, in one call of a tile */
        PREFETCH_BYTES = 4096,          /* ahead in a panel, and past its end in the next */
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
        CHUNK_UNIT = 24,                /* whole tiles of 6 and of 8 */
        CHUNK_MIN_TOKENS = 48,
-       MAX_PANELS = 2 };
+       MAX_PANELS = 2,
+       FIXED_TOO_LARGE = 0x5b800000 };   /* the bits of 2^56 */
 
 /* ---- activations ---- */
 
@@ -246,14 +246,14 @@ INLINE int32_t start_of(enum wtype type, int half, const struct act_block *x)
 	}
 }
 
-/* One run of blocks [from, to) of n_panels panels, panel_bytes apart: out[q * n_tokens + t][r] of panel q. All arguments
- * before `panel` are constants at every call. Two panels at a time load each activation once for both. */
-INLINE void packed_run(enum wtype type, int wide, int n_panels, int n_tokens, int p, const unsigned char *panel,
-		       int64_t panel_bytes, int64_t from, int64_t to, const struct act_block *x, int64_t ldx,
-		       float (*out)[PANEL_ROWS])
+typedef part run_sums[MAX_PANELS][PACKED_TILE_TOKENS];
+
+/* acc[panel][token], lanes of part p: one run of blocks [from, to) of n_panels panels, panel_bytes apart. All arguments from
+ * `type` to `p` are constants at every call. Two panels at a time load each activation once for both. */
+INLINE void packed_run(run_sums acc, enum wtype type, int wide, int n_panels, int n_tokens, int p, const unsigned char *panel,
+		       int64_t panel_bytes, int64_t from, int64_t to, const struct act_block *x, int64_t ldx)
 {
 	const int bits = pack_bits(type), n_halves = type == WTYPE_Q6_K ? 2 : 1, n_groups = PACK_GROUPS / n_halves;
-	part acc[MAX_PANELS][PACKED_TILE_TOKENS];
 	for (int q = 0; q < n_panels; q++)
 		for (int t = 0; t < n_tokens; t++)
 			acc[q][t] = part_zero();
@@ -288,20 +288,83 @@ INLINE void packed_run(enum wtype type, int wide, int n_panels, int n_tokens, in
 			for (int q = 0; q < n_panels; q++)
 				acc[q][t] = part_fma(scale[q][1], part_set1(xs[t * ldx].ds), acc[q][t]);
 	}
-	for (int q = 0; q < n_panels; q++)
-		for (int t = 0; t < n_tokens; t++)
-			part_store(out[q * n_tokens + t] + p * PART_LANES, acc[q][t]);
 }
 
-/* The runs of [from, to), each of `run` blocks but for the last: out[(i * n_panels + q) * n_tokens + t][r] of run i. */
-INLINE void packed_runs(enum wtype type, int wide, int n_panels, int n_tokens, const unsigned char *panel, int64_t panel_bytes,
-			int64_t from, int64_t to, int64_t run, const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
+/* A tile of a product, whose sums are one run: out[q * n_tokens + t][r] of panel q. */
+INLINE void packed_sums(enum wtype type, int wide, int n_panels, int n_tokens, const unsigned char *panel, int64_t panel_bytes,
+			int64_t n_blocks, const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])
 {
 	for (int p = 0; p < PARTS; p++) {
-		float (*to_run)[PANEL_ROWS] = out;
-		for (int64_t b = from; b < to; b += run, to_run += n_panels * n_tokens)
-			packed_run(type, wide, n_panels, n_tokens, p, panel, panel_bytes, b, to - b < run ? to : b + run, x, ldx, to_run);
+		run_sums acc;
+		packed_run(acc, type, wide, n_panels, n_tokens, p, panel, panel_bytes, 0, n_blocks, x, ldx);
+		for (int q = 0; q < n_panels; q++)
+			for (int t = 0; t < n_tokens; t++)
+				part_store(out[q * n_tokens + t] + p * PART_LANES, acc[q][t]);
 	}
+}
+
+/* What a tile of a fixed-point sum adds to. */
+struct fixed_sums {
+	int64_t run;                    /* blocks in one run, the last may have fewer */
+	const float *gate;              /* (tokens): the factors times 2^32 */
+	int64_t (*total)[PANEL_ROWS];   /* (panels, tokens) */
+	int64_t *bad;                   /* (tokens) */
+	int n_rows;                     /* of all panels: those past them are not looked at */
+};
+
+/* ---- runs as integers ---- */
+
+#ifndef PART_FIXED
+/* total[i] += v[i], a run's sum times 2^32, to nearest even. Adds nothing and returns 0 when a lane is not finite or of
+ * magnitude >= 2^56. */
+INLINE int part_fixed(part v, int64_t *total)
+{
+	float x[PART_LANES];
+	uint32_t top = 0;
+	part_store(x, v);
+	for (int i = 0; i < PART_LANES; i++) {
+		uint32_t size = to_bits(x[i]) & 0x7fffffffu;
+		top = size > top ? size : top;
+	}
+	if (top >= FIXED_TOO_LARGE)
+		return 0;
+	for (int i = 0; i < PART_LANES; i++)
+		total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)to_fixed(x[i] * 0x1p-32f));
+	return 1;
+}
+#endif
+
+/* The same of those lanes that can be added; counts the others among the first n_rows. */
+static __attribute__((noinline)) void part_fixed_some(const float *v, int n_rows, int64_t *total, int64_t *bad)
+{
+	for (int i = 0; i < PART_LANES && i < n_rows; i++)
+		if ((to_bits(v[i]) & 0x7fffffffu) >= FIXED_TOO_LARGE)
+			*bad += 1;
+		else
+			total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)to_fixed(v[i] * 0x1p-32f));
+}
+
+/* A tile of a fixed-point sum: every run's sums become integers while they are in registers. */
+INLINE void packed_fixed_sums(enum wtype type, int wide, int n_panels, int n_tokens, const unsigned char *panel,
+			      int64_t panel_bytes, int64_t n_blocks, const struct act_block *x, int64_t ldx,
+			      const struct fixed_sums *f)
+{
+	for (int p = 0; p < PARTS; p++)
+		for (int64_t b = 0; b < n_blocks; b += f->run) {
+			run_sums acc;
+			packed_run(acc, type, wide, n_panels, n_tokens, p, panel, panel_bytes, b,
+				   n_blocks - b < f->run ? n_blocks : b + f->run, x, ldx);
+			for (int q = 0; q < n_panels; q++)
+				for (int t = 0; t < n_tokens; t++) {
+					part v = part_mul(acc[q][t], part_set1(f->gate[t]));
+					int64_t *total = f->total[q * n_tokens + t] + p * PART_LANES;
+					if (__builtin_expect(!part_fixed(v, total), 0)) {
+						float lanes[PART_LANES];
+						part_store(lanes, v);
+						part_fixed_some(lanes, f->n_rows - q * PANEL_ROWS - p * PART_LANES, total, &f->bad[t]);
+					}
+				}
+		}
 }
 
 /* A panel's codes a byte each, its scales floats. */
@@ -321,21 +384,29 @@ INLINE void spread(enum wtype type, const unsigned char *panel, int64_t n_blocks
 		}
 }
 
-typedef void packed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t from, int64_t to, int64_t run,
-			 const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS]);
+typedef void packed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks, const struct act_block *x,
+			 int64_t ldx, float (*out)[PANEL_ROWS]);
+typedef void packed_fixed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks, const struct act_block *x,
+			       int64_t ldx, const struct fixed_sums *to);
 enum panel_kind { PACKED_PANEL, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
 struct packed_kind {
 	packed_tile *tile[PANEL_KINDS][TILE_SIZES];      /* [][tokens] */
+	packed_fixed_tile *fixed_tile[PANEL_KINDS][TILE_SIZES];
 	void (*spread)(const unsigned char *panel, int64_t n_blocks, unsigned char *to);
 };
 
-#define PACKED_TILE(type, kind, n)                                                                                         \
-	static void tile_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t from, int64_t to,  \
-					       int64_t run, const struct act_block *x, int64_t ldx,                        \
-					       float (*out)[PANEL_ROWS])                                                   \
-	{                                                                                                                  \
-		packed_runs(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, from, to, \
-			    run, x, ldx, out);                                                                             \
+#define PACKED_TILE(type, kind, n)                                                                                        \
+	static void tile_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks,         \
+					       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])          \
+	{                                                                                                                 \
+		packed_sums(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, n_blocks, x, \
+			    ldx, out);                                                                                    \
+	}                                                                                                                 \
+	static void fixed_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks,        \
+						const struct act_block *x, int64_t ldx, const struct fixed_sums *to)      \
+	{                                                                                                                 \
+		packed_fixed_sums(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, n_blocks, \
+				  x, ldx, to);                                                                            \
 	}
 #if PACKED_TILE_TOKENS == 8
 #define PACKED_SIZES_ONE(X, type)                                                                                       \
@@ -364,7 +435,8 @@ struct packed_kind {
 	}
 PACKED_TYPES(PACKED_FUNCTIONS)
 
-#define PACKED_ENTRY(type, kind, n) .tile[kind][n] = tile_##type##_##kind##_##n,
+#define PACKED_ENTRY(type, kind, n) \
+	.tile[kind][n] = tile_##type##_##kind##_##n, .fixed_tile[kind][n] = fixed_##type##_##kind##_##n,
 #define PACKED_KIND(type) [WTYPE_##type] = { PACKED_SIZES(PACKED_ENTRY, type) .spread = spread_##type },
 static const struct packed_kind packed_kinds[WTYPE_COUNT] = { PACKED_TYPES(PACKED_KIND) };
 
@@ -372,7 +444,8 @@ static const struct packed_kind packed_kinds[WTYPE_COUNT] = { PACKED_TYPES(PACKE
 
 /* A panel, or two, and the tokens that are multiplied with it before the next one. */
 struct packed_work {
-	packed_tile *const *tile;       /* [tokens] */
+	const struct packed_kind *kind;
+	enum panel_kind panels;
 	const unsigned char *panel;
 	int64_t panel_bytes;
 	int n_panels, n_rows, max_tokens;
@@ -395,14 +468,14 @@ static struct packed_work packed_work(const struct weight *w, int64_t r, int64_t
 	const unsigned char *panel = w->data + r / PANEL_ROWS * bytes;
 	int pair = PACKED_PAIR_TOKENS && n >= WIDE_TOKENS && end - r > PANEL_ROWS;
 	struct packed_work work = { .panel = panel, .panel_bytes = blocks * WIDE_BLOCK_BYTES, .n_panels = 1 + pair, .x = x,
-				    .ldx = ldx, .n = n, .n_blocks = blocks, .tile = kind->tile[PACKED_PANEL],
+				    .ldx = ldx, .n = n, .n_blocks = blocks, .kind = kind, .panels = PACKED_PANEL,
 				    .max_tokens = pair ? PACKED_PAIR_TOKENS : PACKED_TILE_TOKENS };
 	work.n_rows = (int)(end - r < work.n_panels * PANEL_ROWS ? end - r : work.n_panels * PANEL_ROWS);
 	if (n >= WIDE_TOKENS) {
 		for (int q = 0; q < work.n_panels; q++)
 			kind->spread(panel + q * bytes, blocks, (unsigned char *)scratch + q * work.panel_bytes);
 		work.panel = (unsigned char *)scratch;
-		work.tile = kind->tile[pair ? WIDE_PAIR : WIDE_PANEL];
+		work.panels = pair ? WIDE_PAIR : WIDE_PANEL;
 	}
 	return work;
 }
@@ -426,8 +499,8 @@ static void packed_panel(const struct packed_work *work, const float *bias, floa
 	float out[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS];
 	for (int64_t b = 0, n; b < work->n; b += n) {
 		n = tile_tokens(work, work->n - b);
-		work->tile[n](work->panel, work->panel_bytes, 0, work->n_blocks, work->n_blocks, work->x + b * work->ldx, work->ldx,
-			      out);
+		work->kind->tile[work->panels][n](work->panel, work->panel_bytes, work->n_blocks, work->x + b * work->ldx, work->ldx,
+						  out);
 		for (int q = 0; q < work->n_panels; q++)
 			for (int64_t t = 0; t < n; t++)
 				for (int i = 0, r = q * PANEL_ROWS; i < panel_rows(work, q); i++, r++)
@@ -447,37 +520,17 @@ static void packed_matmul(const struct weight *w, int64_t begin, int64_t end, co
 		}
 }
 
-#ifndef PART_FIXED
-/* total[i] += fixed(v[i] * gate) for the 16 rows of a panel; returns how many of the first n_rows do not fit. */
-INLINE int64_t panel_fixed(const float *v, float gate, int n_rows, int64_t *total)
-{
-	float gated[PANEL_ROWS];
-	int64_t misfits[PANEL_ROWS] = { 0 }, n = 0;
-	for (int i = 0; i < PANEL_ROWS; i++)
-		gated[i] = v[i] * gate;
-	add_run(gated, PANEL_ROWS, total, misfits);
-	for (int i = 0; i < n_rows; i++)
-		n += misfits[i];
-	return n;
-}
-#endif
-
-/* acc += the runs of n tokens from b on; bad likewise. A gate of 1 changes nothing. */
+/* acc += the runs of n tokens from b on; bad likewise. */
 static void packed_tile_fixed(const struct packed_work *work, int64_t b, int64_t n, int64_t run, const float *gate,
 			      int64_t *acc, int64_t lda, int64_t *bad)
 {
-	float out[RUNS_AT_ONCE * MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS];
-	int64_t total[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } }, n_sums = n * work->n_panels;
-	for (int64_t k = 0; k < work->n_blocks; k += RUNS_AT_ONCE * run) {
-		int64_t end = work->n_blocks - k < RUNS_AT_ONCE * run ? work->n_blocks : k + RUNS_AT_ONCE * run;
-		int64_t n_runs = (end - k + run - 1) / run;
-		work->tile[n](work->panel, work->panel_bytes, k, end, run, work->x + b * work->ldx, work->ldx, out);
-		for (int q = 0; q < work->n_panels; q++)
-			for (int64_t t = 0; t < n; t++)
-				for (int64_t i = 0; i < n_runs; i++)
-					bad[b + t] += panel_fixed(out[i * n_sums + q * n + t], gate ? gate[b + t] : 1.0f,
-								  panel_rows(work, q), total[q * n + t]);
-	}
+	int64_t total[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } };
+	float gates[PACKED_TILE_TOKENS];
+	struct fixed_sums sums = { .run = run, .gate = gates, .total = total, .bad = bad + b, .n_rows = work->n_rows };
+	for (int64_t t = 0; t < n; t++)
+		gates[t] = gate ? gate[b + t] * 0x1p32f : 0x1p32f;
+	work->kind->fixed_tile[work->panels][n](work->panel, work->panel_bytes, work->n_blocks, work->x + b * work->ldx, work->ldx,
+						&sums);
 	for (int q = 0; q < work->n_panels; q++)
 		for (int64_t t = 0; t < n; t++)
 			for (int i = 0, r = q * PANEL_ROWS; i < panel_rows(work, q); i++, r++) {

@@ -24,8 +24,8 @@ static enum err describe(const char *path, struct weights **w, struct model *m)
 /* ---- what is right ---- */
 
 /* From tests/golden/make_checkpoints.py and make_gguf.py. Runs by hand: head_run is the smallest r with r * D a multiple of
- * 32 (of 256 where the output projection is a K-quant), at most H; ffn_run is ceil(F / 16) rounded up to 32 (256), at
- * most F. */
+ * 32 (of 256 where the output projection is a K-quant), at most H; ffn_run is ceil(F / 8) (F < 2048) rounded up to 32
+ * (256), at most F. */
 static const struct expected {
 	const char *dir, *arch;
 	int l, c, h, k, d, f, v, experts, used, tied, window, interleaved, head_run, ffn_run;

@@ -74,5 +74,16 @@ TEST(uneven_layouts_give_the_bits_of_one_rank)
 		CU_ASSERT_EQUAL(smollm2_differs(cases[i].tp, cases[i].pp, cases[i].threads, cases[i].step, cases[i].together), 0);
 }
 
-SMOLLM2_MAIN("SmolLM2", CASE(logits_are_those_of_transformers_and_the_text_goes_on_with_paris),
+/* 1536 columns are fewer than 16 runs of 128: they are cut into 8. */
+TEST(a_narrow_ffn_has_eight_runs)
+{
+	struct weights *w;
+	struct model m;
+	CU_ASSERT_EQUAL_FATAL(weights_open(smollm2_path, &w), ERR_OK);
+	CHECK_OK(model_describe(w, &m));
+	CU_ASSERT_EQUAL(m.ffn_run, 192);
+	weights_close(w);
+}
+
+SMOLLM2_MAIN("SmolLM2", CASE(a_narrow_ffn_has_eight_runs), CASE(logits_are_those_of_transformers_and_the_text_goes_on_with_paris),
 	     CASE(uneven_layouts_give_the_bits_of_one_rank))
