@@ -148,6 +148,18 @@ static inline int_sums sums_add(int bits, int groups, int_sums s, codes c, const
 #define part_of_sums(bits, s) vcvtq_f32_s32((s).wide)
 #endif
 
+/* See packed_impl.h: the conversion rounds to nearest even. */
+#define PART_FIXED
+static inline int part_fixed(float32x4_t v, int64_t *total)
+{
+	if (__builtin_expect(vminvq_u32(vcaltq_f32(v, vdupq_n_f32(0x1p56f))) == 0, 0))
+		return 0;
+	int64x2_t low = vcvtnq_s64_f64(vcvt_f64_f32(vget_low_f32(v))), high = vcvtnq_s64_f64(vcvt_high_f64_f32(v));
+	vst1q_s64(total, vaddq_s64(vld1q_s64(total), low));
+	vst1q_s64(total + 2, vaddq_s64(vld1q_s64(total + 2), high));
+	return 1;
+}
+
 /* ---- activations as int8: see packed_impl.h ---- */
 
 #define PART_QUANTIZE
