@@ -22,7 +22,7 @@ arm() { "$emulator" -L "$sysroot" "$@"; }
 
 # Tests of base/ and runtime/, and of some the cases, that are quick enough.
 tests=(test_base test_kernels test_packed test_pack test_attention test_wtype test_math_exact test_no_memory test_schedule test_session
-	test_model test_gguf test_plan
+	test_model test_plan
 	"test_same_bits packed_weights_give_the_same_bits" "test_golden_logits logits_are_those_of_transformers")
 compile() {                                         # the compiler's own libraries are not the machine's
 	env -u PKG_CONFIG_PATH LD_LIBRARY_PATH="$(echo "$place"/tools/usr/lib/*-linux-gnu | tr ' ' :)" PKG_CONFIG_SYSROOT_DIR="$sysroot" \
