@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #ifdef __SSE__
 #include <xmmintrin.h>
 #endif
@@ -50,6 +51,11 @@ static void set_float_environment(void)
 	fesetround(FE_TONEAREST);
 #ifdef __SSE__
 	_mm_setcsr(_mm_getcsr() & ~0x8040u);   /* flush-to-zero and denormals-are-zero off */
+#elif defined(__aarch64__)
+	uint64_t control;
+	__asm__ volatile("mrs %0, fpcr" : "=r"(control));
+	control &= ~((uint64_t)1 << 24 | (uint64_t)1 << 19);   /* the same, and for f16 */
+	__asm__ volatile("msr fpcr, %0" : : "r"(control));
 #endif
 }
 

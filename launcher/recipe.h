@@ -25,7 +25,7 @@ struct recipe {
 	struct {
 		int backend;                   /* cpu, cuda, auto */
 		int64_t threads;               /* per rank */
-		int isa;                       /* auto, c, avx2, avx512, avx512vnni, avx512bf16 */
+		int isa;                       /* auto, c, avx2, avx512, avx512vnni, avx512bf16, neon, neondot */
 		int activations;               /* auto, f32, int8, bf16 */
 		int64_t step_tokens;           /* most tokens in one step; a longer prompt is cut into chunks */
 		int64_t context;               /* tokens per sequence; 0: the model's, at most 4096 */

@@ -39,7 +39,7 @@ const struct row rows[] = {
 	CHOICE("runtime.backend", runtime.backend, "auto", WORDS("cpu", "cuda", "auto"), "What computes."),
 	NUMBER("runtime.threads", runtime.threads, "auto", 1, 1024, 1, "threads",
 	       "Compute threads per rank. auto: one per core that the rank may use."),
-	CHOICE("runtime.isa", runtime.isa, "auto", WORDS("auto", "c", "avx2", "avx512", "avx512vnni", "avx512bf16"),
+	CHOICE("runtime.isa", runtime.isa, "auto", WORDS("auto", "c", "avx2", "avx512", "avx512vnni", "avx512bf16", "neon", "neondot"),
 	       "Instruction set of the kernels; results are the same bits in all. auto: the best that every rank has."),
 	CHOICE("runtime.activations", runtime.activations, "auto", WORDS("auto", "f32", "int8", "bf16"),
 	       "Arithmetic of the matrix products. f32 is the most exact. auto: the default of each weight type, int8 with quantised "

@@ -2,12 +2,15 @@
 #include "runtime/kernels_isa.h"
 
 #include <string.h>
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16" };
 const int kv_type_bytes[KV_TYPE_COUNT] = { 4, 2, 2 };
 
 const struct kernels *const kernel_tables[] = {
-	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, &kernels_avx512bf16, NULL
+	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, &kernels_avx512bf16, &kernels_neon, &kernels_neondot, NULL
 };
 
 int kernels_c_usable(void) { return 1; }
@@ -47,6 +50,16 @@ int kernels_avx2_usable(void) { return 0; }
 int kernels_avx512_usable(void) { return 0; }
 int kernels_avx512vnni_usable(void) { return 0; }
 int kernels_avx512bf16_usable(void) { return 0; }
+#endif
+
+#if defined(__aarch64__) && defined(__linux__)
+enum { HAS_DOT_PRODUCT = 1 << 20 };   /* the kernel's HWCAP_ASIMDDP */
+
+int kernels_neon_usable(void) { return 1; }
+int kernels_neondot_usable(void) { return (getauxval(AT_HWCAP) & HAS_DOT_PRODUCT) != 0; }
+#else
+int kernels_neon_usable(void) { return 0; }
+int kernels_neondot_usable(void) { return 0; }
 #endif
 
 const struct kernels *kernels_best(void)

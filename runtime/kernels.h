@@ -41,7 +41,7 @@ struct act_block {
 static inline int64_t act_blocks(int64_t cols) { return (cols + 31) / 32; }
 
 struct kernels {
-	const char *name;                /* "c", "avx2", "avx512" .. */
+	const char *name;                /* "c", "avx2", "neon" .. */
 	int (*usable)(void);             /* does this processor have it? */
 
 	/* y(b, r) = sum_k w(r, k) x(b, k) (+ bias[r] when not NULL) for rows r in [begin, end) and all b < n. x (n, ldx),

@@ -10,11 +10,14 @@ int kernels_avx2_usable(void);
 int kernels_avx512_usable(void);
 int kernels_avx512vnni_usable(void);
 int kernels_avx512bf16_usable(void);
+int kernels_neon_usable(void);
+int kernels_neondot_usable(void);
 
 /* Does this processor's VDPBF16PS give the bits that bf16_impl.h defines? Only for processors that have it; 0 in a program that
  * was built without it. */
 int kernels_avx512bf16_agrees(void);
 
 extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_avx512bf16;
+extern const struct kernels kernels_neon, kernels_neondot;
 
 #endif

@@ -107,12 +107,12 @@ static inline int smollm2_differs(int tp, int pp, int threads, int step_tokens, 
 }
 
 #define SMOLLM2_MAIN(suite, ...)                                                                \
-	int main(void)                                                                          \
+	int main(int argc, char **argv)                                                         \
 	{                                                                                       \
 		static const struct test_case cases[] = { __VA_ARGS__ };                        \
 		int status = smollm2_open();                                                    \
 		if (!status)                                                                    \
-			status = test_run(suite, cases, (int)(sizeof cases / sizeof cases[0])); \
+			status = test_run(suite, cases, (int)(sizeof cases / sizeof cases[0]), argv + (argc > 0)); \
 		json_decref(smollm2_golden);                                                    \
 		return status;                                                                  \
 	}

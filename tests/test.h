@@ -1,4 +1,5 @@
-/* A CUnit program in two macros: TEST(name) { ... } bodies, then TEST_MAIN(suite, name, name, ...). */
+/* A CUnit program in two macros: TEST(name) { ... } bodies, then TEST_MAIN(suite, name, name, ...). Its arguments name the
+ * cases to run; without any it runs all. */
 #ifndef SHARDRUN_TESTS_TEST_H
 #define SHARDRUN_TESTS_TEST_H
 
@@ -30,13 +31,29 @@ struct test_case { const char *name; void (*run)(void); };
 		CU_ASSERT_PTR_NOT_NULL(check_ ? strstr(err_sentence(), text) : NULL);           \
 	} while (0)
 
-static inline int test_run(const char *suite_name, const struct test_case *cases, int n)
+static inline int test_named(const char *name, char *const *names)
 {
+	while (*names && strcmp(name, *names))
+		names++;
+	return *names != NULL;
+}
+
+/* names: of the cases to run, NULL-terminated; none: all. */
+static inline int test_run(const char *suite_name, const struct test_case *cases, int n, char *const *names)
+{
+	int n_names = 0, n_added = 0;
 	if (CU_initialize_registry() != CUE_SUCCESS)
 		return 1;
 	CU_pSuite suite = CU_add_suite(suite_name, NULL, NULL);
+	while (names[n_names])
+		n_names++;
 	for (int i = 0; i < n; i++)
-		CU_add_test(suite, cases[i].name, cases[i].run);
+		if (!n_names || test_named(cases[i].name, names))
+			n_added += CU_add_test(suite, cases[i].name, cases[i].run) != NULL;
+	if (n_added != (n_names ? n_names : n)) {
+		fprintf(stderr, "%s has not all of the cases named\n", suite_name);
+		return 1;
+	}
 	CU_basic_set_mode(CU_BRM_VERBOSE);
 	CU_basic_run_tests();
 	int failed = (int)CU_get_number_of_failures() + (int)CU_get_number_of_suites_failed();
@@ -46,10 +63,10 @@ static inline int test_run(const char *suite_name, const struct test_case *cases
 
 #define TEST(name) static void name(void)
 #define TEST_MAIN(suite, ...)                                                                   \
-	int main(void)                                                                          \
+	int main(int argc, char **argv)                                                         \
 	{                                                                                       \
 		static const struct test_case cases[] = { __VA_ARGS__ };                        \
-		return test_run(suite, cases, (int)(sizeof cases / sizeof cases[0]));           \
+		return test_run(suite, cases, (int)(sizeof cases / sizeof cases[0]), argv + (argc > 0)); \
 	}
 #define CASE(name) { #name, name }
 

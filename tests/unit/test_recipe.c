@@ -167,7 +167,8 @@ TEST(wrong_values_are_named_with_what_is_allowed)
 	refused("generation:\n  temperature: 0,5\n",
 		"r.yaml:2:16: generation.temperature: found \"0,5\", allowed: 0 to 100 (write digits only)");
 	refused("generation:\n  top_p: 1.01\n", "r.yaml:2:10: generation.top_p: found \"1.01\", allowed: 0 to 1");
-	refused("runtime:\n  isa: sse\n", "r.yaml:2:8: runtime.isa: found \"sse\", allowed: auto, c, avx2, avx512, avx512vnni or avx512bf16");
+	refused("runtime:\n  isa: sse\n", "r.yaml:2:8: runtime.isa: found \"sse\", allowed: auto, c, avx2, avx512, avx512vnni, "
+		"avx512bf16, neon or neondot");
 	refused("runtime:\n  kv_bytes: 4096\n", "r.yaml:2:13: runtime.kv_bytes: found \"4096\", " SIZES " (add a unit)");
 	refused("runtime:\n  kv_bytes: 4gb\n",
 		"r.yaml:2:13: runtime.kv_bytes: found \"4gb\", " SIZES " (GB is 10^9 bytes, GiB is 2^30)");

@@ -185,6 +185,7 @@ TEST(packed_weights_give_the_same_bits)
 		b.arithmetic = ARITHMETIC_DEFAULT;
 		CHECK_OK(bits_run(&b, &r));
 		CU_ASSERT_NOT_EQUAL(r.digest[0], f32.digest[0]);
+		printf("%s: digest %016llx\n", models[i], (unsigned long long)r.digest[0]);
 		for (int t = 0; kernel_tables[t]; t++) {
 			b.isa = kernel_tables[t]->name;
 			b.threads = 1 + t;
