@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "parallel/watch.h"
 #include "runtime/limits.h"
+#include "runtime/pack.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,14 @@ struct row {
 	int64_t sequences, prompt_tokens, new_tokens;
 	double prefill[ROUNDS], decode[ROUNDS];   /* tokens/s, sorted */
 	double share;                             /* of the read bandwidth, in decode; 0: not known */
+	double share_of_arithmetic;               /* in prefill; likewise */
 };
 
 struct bench {
 	const struct options *o;
 	const struct recipe *recipe;
 	struct comm *world;
+	enum arithmetic arithmetic;
 	struct limits limits;                     /* of all ranks together */
 	int64_t prompt_tokens, new_tokens;
 	struct recipe_list counts;
@@ -92,6 +95,17 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+enum part { PART_EMBEDDING, PART_EXPERTS, PART_HEAD, PART_REST };
+
+static enum part part_of(const struct session *s, const struct tensor_info *t)
+{
+	if (strstr(t->name, "embed_tokens") || strstr(t->name, "token_embd"))
+		return s->model.tied_embeddings ? PART_HEAD : PART_EMBEDDING;
+	if (strstr(t->name, "experts.") || strstr(t->name, "_exps."))
+		return PART_EXPERTS;
+	return strstr(t->name, "lm_head") || !strcmp(t->name, "output.weight") ? PART_HEAD : PART_REST;
+}
+
 /* Bytes of weights that a step with one token of each of n sequences reads, over all ranks of a replica. */
 static double bytes_per_step(const struct session *s, double n)
 {
@@ -100,13 +114,36 @@ static double bytes_per_step(const struct session *s, double n)
 		unused *= 1 - (double)s->model.n_expert_used / (double)s->model.n_expert;
 	for (int64_t i = 0; i < weights_count(s->files); i++) {
 		const struct tensor_info *t = weights_at(s->files, i);
-		int is_embedding = strstr(t->name, "embed_tokens") || strstr(t->name, "token_embd");
-		int is_expert = strstr(t->name, "experts.") || strstr(t->name, "_exps.");
-		if (is_embedding && !s->model.tied_embeddings)
-			continue;
-		bytes += (double)t->bytes * (is_expert ? 1 - unused : 1);
+		enum part part = part_of(s, t);
+		if (part != PART_EMBEDDING)
+			bytes += (double)t->bytes * (part == PART_EXPERTS ? 1 - unused : 1);
 	}
 	return bytes;
+}
+
+/* What products with weights of this type can do at most, in 1e9 products and sums a second. */
+static double peak_gops(const struct bench *b, enum wtype type)
+{
+	if (b->arithmetic == ARITHMETIC_F32 || pack_form_of(type) == PACK_ROWS)
+		return b->limits.f32_gops;
+	return pack_bits(type) ? b->limits.int8_gops : b->limits.bf16_gops;
+}
+
+/* Seconds that a token of a prompt takes at the machine's best: a product and a sum for each weight. The head takes only the
+ * last one. Attention is left out. */
+static double seconds_per_token(const struct bench *b, const struct session *s)
+{
+	double seconds = 0;
+	for (int64_t i = 0; i < weights_count(s->files); i++) {
+		const struct tensor_info *t = weights_at(s->files, i);
+		enum part part = part_of(s, t);
+		double used = part == PART_EMBEDDING ? 0 : part == PART_HEAD ? 1 / (double)b->prompt_tokens :
+			      part == PART_EXPERTS ? (double)s->model.n_expert_used / (double)s->model.n_expert : 1;
+		double weights = (double)t->bytes / wtypes[t->type].block_bytes * wtypes[t->type].block;
+		if (t->n_dims > 1)
+			seconds += 2 * used * weights / (peak_gops(b, t->type) * 1e9);
+	}
+	return seconds;
 }
 
 static enum err run_row(struct bench *b, struct session *s, struct row *row)
@@ -124,20 +161,24 @@ static enum err run_row(struct bench *b, struct session *s, struct row *row)
 	double steps = row->decode[ROUNDS / 2] / (double)row->sequences;
 	double gbps = steps * bytes_per_step(s, per_replica < 1 ? 1 : per_replica) * (per_replica < 1 ? 1 : replicas) / 1e9;
 	row->share = b->limits.read_gbps > 0 ? gbps / b->limits.read_gbps : 0;
+	row->share_of_arithmetic = row->prefill[ROUNDS / 2] * seconds_per_token(b, s);
 	return ERR_OK;
 }
 
 static enum err measure_limits(struct bench *b, struct session *s)
 {
 	/* whole 1e-6 GB/s, as integers can be summed over ranks */
-	uint64_t sums[2];
+	uint64_t sums[4];
 	struct limits mine;
 	TRY(comm_barrier(b->world));
 	enum err e = limits_measure(s->pool, s->kernels, &mine);
 	TRY(comm_agree(b->world, e));
-	sums[0] = (uint64_t)(mine.read_gbps * 1e6), sums[1] = (uint64_t)(mine.f32_gops * 1e6);
-	TRY(comm_allreduce(b->world, sums, 2, COMM_U64, COMM_SUM));
-	b->limits = (struct limits){ (double)sums[0] / 1e6, (double)sums[1] / 1e6 };
+	const double each[4] = { mine.read_gbps, mine.f32_gops, mine.int8_gops, mine.bf16_gops };
+	for (int i = 0; i < 4; i++)
+		sums[i] = (uint64_t)(each[i] * 1e6);
+	TRY(comm_allreduce(b->world, sums, 4, COMM_U64, COMM_SUM));
+	b->limits = (struct limits){ .read_gbps = (double)sums[0] / 1e6, .f32_gops = (double)sums[1] / 1e6,
+				     .int8_gops = (double)sums[2] / 1e6, .bf16_gops = (double)sums[3] / 1e6 };
 	return ERR_OK;
 }
 
@@ -146,16 +187,19 @@ static enum err print_json(const struct bench *b, const struct session *s)
 	json_t *rows = json_array();
 	for (int i = 0; i < b->counts.n; i++) {
 		const struct row *r = &b->rows[i];
-		json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:f,s:f,s:f,s:[f,f],s:[f,f]}", "sequences", (json_int_t)r->sequences,
+		json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:[f,f],s:[f,f]}", "sequences", (json_int_t)r->sequences,
 				"prompt_tokens", (json_int_t)r->prompt_tokens, "new_tokens", (json_int_t)r->new_tokens,
 				"prefill_tokens_per_s", r->prefill[ROUNDS / 2], "decode_tokens_per_s", r->decode[ROUNDS / 2],
-				"share_of_read_bandwidth", r->share, "prefill_spread", r->prefill[0], r->prefill[ROUNDS - 1],
+				"share_of_read_bandwidth", r->share, "share_of_arithmetic", r->share_of_arithmetic, "prefill_spread", r->prefill[0], r->prefill[ROUNDS - 1],
 				"decode_spread", r->decode[0], r->decode[ROUNDS - 1]));
 	}
-	json_t *object = json_pack("{s:s,s:s,s:{s:f,s:f},s:{s:i,s:i,s:i,s:i,s:i},s:o}", "cpu",
-			s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, "kernels", s->kernels->name, "limits",
-			"read_gbps", b->limits.read_gbps, "f32_gops", b->limits.f32_gops, "layout", "ranks", s->plan.n_ranks, "tp",
-			s->plan.layout.tp, "pp", s->plan.layout.pp, "ep", s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
+	const struct limits *l = &b->limits;
+	json_t *limits = json_pack("{s:f,s:f,s:f,s:f}", "read_gbps", l->read_gbps, "f32_gops", l->f32_gops, "int8_gops",
+				   l->int8_gops, "bf16_gops", l->bf16_gops);
+	json_t *object = json_pack("{s:s,s:s,s:o,s:f,s:{s:i,s:i,s:i,s:i,s:i},s:o}", "cpu",
+			s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, "kernels", s->kernels->name, "limits", limits,
+			"load_s", s->load_s, "layout", "ranks", s->plan.n_ranks, "tp", s->plan.layout.tp, "pp", s->plan.layout.pp,
+			"ep", s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
 	if (!object)
 		return ERR(MEMORY, "no memory for the JSON report");
 	return report_print_json(object);
@@ -164,20 +208,22 @@ static enum err print_json(const struct bench *b, const struct session *s)
 static enum err print_text(const struct bench *b, const struct session *s)
 {
 	struct bytes text = { 0 };
-	bytes_printf(&text, "%s; kernels %s; %d rank%s of %d thread%s; reads %.1f GB/s, f32 products %.0f G op/s\n",
+	const struct limits *l = &b->limits;
+	bytes_printf(&text, "%s; kernels %s; %d rank%s of %d thread%s; loaded in %.2f s\n",
 		     s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, s->kernels->name, s->plan.n_ranks,
-		     s->plan.n_ranks == 1 ? "" : "s", pool_threads(s->pool), pool_threads(s->pool) == 1 ? "" : "s",
-		     b->limits.read_gbps, b->limits.f32_gops);
-	bytes_printf(&text, "%9s %7s %5s  %18s %17s  %18s %17s  %s\n", "sequences", "prompt", "new", "prefill tokens/s", "(spread)",
-		     "decode tokens/s", "(spread)", "of read bandwidth");
+		     s->plan.n_ranks == 1 ? "" : "s", pool_threads(s->pool), pool_threads(s->pool) == 1 ? "" : "s", s->load_s);
+	bytes_printf(&text, "at best: reads %.1f GB/s; f32 %.0f, bf16 %.0f, int8 %.0f G op/s\n", l->read_gbps, l->f32_gops,
+		     l->bf16_gops, l->int8_gops);
+	bytes_printf(&text, "%9s %7s %5s  %18s %17s %13s  %18s %17s  %s\n", "sequences", "prompt", "new", "prefill tokens/s", "(spread)",
+		     "of arithmetic", "decode tokens/s", "(spread)", "of read bandwidth");
 	for (int i = 0; i < b->counts.n; i++) {
 		const struct row *r = &b->rows[i];
 		char prefill[40], decode[40];
 		snprintf(prefill, sizeof prefill, "(%.1f-%.1f)", r->prefill[0], r->prefill[ROUNDS - 1]);
 		snprintf(decode, sizeof decode, "(%.1f-%.1f)", r->decode[0], r->decode[ROUNDS - 1]);
-		bytes_printf(&text, "%9lld %7lld %5lld  %18.1f %17s  %18.1f %17s  %.0f %%\n", (long long)r->sequences,
+		bytes_printf(&text, "%9lld %7lld %5lld  %18.1f %17s %11.0f %%  %18.1f %17s  %.0f %%\n", (long long)r->sequences,
 			     (long long)r->prompt_tokens, (long long)r->new_tokens, r->prefill[ROUNDS / 2], prefill,
-			     r->decode[ROUNDS / 2], decode, 100 * r->share);
+			     100 * r->share_of_arithmetic, r->decode[ROUNDS / 2], decode, 100 * r->share);
 	}
 	enum err e = text.error ? text.error : print_out(bytes_text(&text), text.size);
 	bytes_free(&text);
@@ -213,6 +259,7 @@ static enum err body(struct comm *world, void *arg)
 	TRY(job_recipe(world, o, &js.recipe));
 	b.recipe = js.recipe;
 	job_wish(js.recipe, &js.wish);
+	b.arithmetic = js.wish.plan.arithmetic;
 	js.wish.phase = phase;
 	js.wish.prepare = prepare;
 	js.wish.arg = &b;

@@ -199,7 +199,7 @@ void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b)
 		spoil(x, C);
 	s->k->rms_norm(x, weights, s->m->norm_eps, C, s->h + b * C);
 	if (s->limits.int8_rows)
-		s->k->quantize(s->h + b * C, C, s->h8 + b * act_blocks(C));
+		(weights == s->weights->final_norm ? s->k->quantize_finely : s->k->quantize)(s->h + b * C, C, s->h8 + b * act_blocks(C));
 }
 
 struct act_rows stage_normed(const struct stage *s)

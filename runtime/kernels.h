@@ -16,6 +16,7 @@
 enum { KV_PAGE_TOKENS = 32,              /* positions in a page, and in a block of attention */
        KERNEL_SCRATCH_ROWS = 48,         /* floats per column: activations of 48 tokens rounded (bf16_impl.h); 8 weight
 					    rows widened and two panels spread (packed_impl.h) take less */
+       KERNEL_READ_UNIT = 4096,          /* see read_all */
        KERNEL_MAX_HEAD_DIM = 512, KERNEL_MAX_EXPERTS = 1024 };   /* limits of attention and route */
 enum kv_type { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT };
 extern const char *const kv_type_names[KV_TYPE_COUNT];
@@ -58,6 +59,8 @@ struct kernels {
 			     float *scratch);
 	/* The default arithmetic of quantised weights (packed_impl.h). One row of n activations to act_blocks(n) blocks. */
 	void (*quantize)(const float *x, int64_t n, struct act_block *to);
+	/* The same with less error, for what the vocabulary's head multiplies: of several ways to round, the closest. */
+	void (*quantize_finely)(const float *x, int64_t n, struct act_block *to);
 	/* matmul and matmul_fixed for packed weights (pack.h) and rows of blocks, ldx blocks from row to row. begin is a
 	 * multiple of 16 and run one of 32; acc is indexed by r as is. scratch as for matmul. */
 	void (*packed_matmul)(const struct weight *w, int64_t begin, int64_t end, const float *bias,
@@ -96,6 +99,12 @@ struct kernels {
 	uint64_t (*best_key)(const float *logits, int64_t n, int64_t first_id);
 	/* exp, for sampling: y[i] = exp(x[i]) with x <= 0 in use. */
 	void (*exp)(const float *x, float *y, int64_t n);
+	/* For measuring (limits.h): the inner operation of products with int8, and with bf16, on data in registers; they give the
+	 * number of products and sums done. And reading memory as fast as it goes: the OR of all 64-bit words; bytes is a
+	 * multiple of KERNEL_READ_UNIT. */
+	int64_t (*peak_int8)(int64_t rounds);
+	int64_t (*peak_bf16)(int64_t rounds);
+	uint64_t (*read_all)(const unsigned char *from, int64_t bytes);
 };
 extern const struct kernels *const kernel_tables[];      /* reference first, most able last; NULL-terminated */
 const struct kernels *kernels_best(void);                /* the fastest here */

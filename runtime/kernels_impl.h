@@ -538,12 +538,15 @@ static uint64_t best_key(const float *logits, int64_t n, int64_t first_id)
 #include "runtime/packed_impl.h"
 #include "runtime/bf16_impl.h"
 #include "runtime/attention_impl.h"
+#include "runtime/peak_impl.h"
 
 #define KERNELS_TABLE(symbol, text, is_usable)                                                                          \
 	const struct kernels symbol = {                                                                                 \
 		.name = text, .usable = is_usable, .matmul = matmul, .matmul_fixed = matmul_fixed,                      \
-		.quantize = quantize, .packed_matmul = packed_matmul, .packed_fixed = packed_fixed,                     \
+		.quantize = quantize, .quantize_finely = quantize_finely, .packed_matmul = packed_matmul,               \
+		.packed_fixed = packed_fixed,                                                                           \
 		.add_fixed = add_fixed, .rms_norm = rms_norm, .silu_mul = silu_mul, .rope = rope, .kv_store = kv_store, \
 		.attention = attention, .attention_rows = attention_rows, .route = route, .widen_row = widen_row,       \
-		.digest = digest, .best_key = best_key, .exp = exp_all                                                                        \
+		.digest = digest, .best_key = best_key, .exp = exp_all, .peak_int8 = peak_int8,                          \
+		.peak_bf16 = peak_bf16, .read_all = read_all                                                            \
 	}

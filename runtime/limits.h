@@ -5,9 +5,11 @@
 #include "base/pool.h"
 #include "runtime/kernels.h"
 
+/* All threads of the pool together, each the best of several tries. */
 struct limits {
-	double read_gbps;       /* reading memory that no cache holds, all threads of the pool together */
-	double f32_gops;        /* products and sums of the f32 kernels on data in the caches, all threads together */
+	double read_gbps;       /* reading 256 MB, with the kernels' widest loads and several streams a thread */
+	double f32_gops;        /* products and sums of the f32 kernels on data in the caches */
+	double int8_gops, bf16_gops;   /* of the operations that products with int8 and with bf16 are made of, on registers */
 };
 
 /* Takes about half a second and 256 MB. Ranks that share a node call it at the same time and add their numbers. */

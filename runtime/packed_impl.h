@@ -150,21 +150,12 @@ INLINE void round32(const float *v, float inverse, int8_t *q, int32_t *sum)
 }
 #endif
 
-INLINE void quantize_block(const float *v, struct act_block *to)
+/* Everything of a block but q. */
+INLINE void finish_block(float d, const int32_t *sum, struct act_block *to)
 {
-	uint32_t top = largest32(v);
-	float largest = from_bits(top);
-	int32_t sum[2];
-	if (top >= 0x7f800000u || largest < 0x1p-100f) {
-		memset(to, 0, sizeof *to);
-		if (top >= 0x7f800000u)
-			to->d = to->ds = NAN;
-		return;
-	}
-	round32(v, 127.0f / largest, to->q, sum);
 	int32_t all = sum[0] + sum[1];
-	to->d = largest / 127.0f;
-	to->ds = to->d * (float)all;
+	to->d = d;
+	to->ds = d * (float)all;
 	to->start8 = -8 * all;
 	to->start16 = -16 * all;
 	to->start128 = -128 * all;
@@ -173,18 +164,76 @@ INLINE void quantize_block(const float *v, struct act_block *to)
 	to->unused = 0;
 }
 
-/* A block with something that is not finite has d and ds NaN. One of numbers below 2^-100 counts as zeros. */
-static void quantize(const float *x, int64_t n, struct act_block *to)
+/* Gives the bits of the largest magnitude; 0 when the block is done: zeros, or not finite. */
+INLINE uint32_t quantize_block(const float *v, struct act_block *to)
 {
-	int64_t k = 0;
-	for (; k + PACK_BLOCK <= n; k += PACK_BLOCK)
-		quantize_block(x + k, to++);
-	if (k < n) {
-		float v[PACK_BLOCK] = { 0 };
-		memcpy(v, x + k, (size_t)(n - k) * sizeof *v);
-		quantize_block(v, to);
+	uint32_t top = largest32(v);
+	float largest = from_bits(top);
+	int32_t sum[2];
+	if (top >= 0x7f800000u || largest < 0x1p-100f) {
+		memset(to, 0, sizeof *to);
+		if (top >= 0x7f800000u)
+			to->d = to->ds = NAN;
+		return 0;
+	}
+	round32(v, 127.0f / largest, to->q, sum);
+	finish_block(largest / 127.0f, sum, to);
+	return top;
+}
+
+/* The scale d that fits integers q best, sum of v * q / sum of q * q, leaves an error of (sum of v * v) - fit. */
+INLINE double best_scale(const float *v, const int8_t *q, float *d)
+{
+	float lane[LANES];
+	int32_t squares = 0;
+	for (int l = 0; l < LANES; l++)
+		lane[l] = fmaf(v[LANES + l], (float)q[LANES + l], v[l] * (float)q[l]);
+	for (int i = 0; i < PACK_BLOCK; i++)
+		squares += q[i] * q[i];
+	float dot = tree16(lane);
+	*d = dot / (float)squares;
+	return (double)dot * (double)dot / (double)squares;
+}
+
+/* Of eight ways to round, the one that fits best. */
+INLINE void quantize_block_finely(const float *v, struct act_block *to)
+{
+	float largest = from_bits(quantize_block(v, to)), d;
+	double best = 0;
+	if (largest == 0.0f || largest > 0x1p100f)
+		return;
+	for (int steps = 127; steps >= 120; steps--) {
+		int8_t q[PACK_BLOCK];
+		int32_t sum[2];
+		round32(v, (float)steps / largest, q, sum);
+		double fit = best_scale(v, q, &d);
+		if (fit > best) {
+			best = fit;
+			memcpy(to->q, q, sizeof q);
+			finish_block(d, sum, to);
+		}
 	}
 }
+
+INLINE void quantize_row(int finely, const float *x, int64_t n, struct act_block *to)
+{
+	for (int64_t k = 0; k < n; k += PACK_BLOCK, to++) {
+		float rest[PACK_BLOCK] = { 0 };
+		const float *v = x + k;
+		if (k + PACK_BLOCK > n) {
+			memcpy(rest, v, (size_t)(n - k) * sizeof *v);
+			v = rest;
+		}
+		if (finely)
+			quantize_block_finely(v, to);
+		else
+			quantize_block(v, to);
+	}
+}
+
+/* A block with something that is not finite has d and ds NaN. One of numbers below 2^-100 counts as zeros. */
+static void quantize(const float *x, int64_t n, struct act_block *to) { quantize_row(0, x, n, to); }
+static void quantize_finely(const float *x, int64_t n, struct act_block *to) { quantize_row(1, x, n, to); }
 
 /* ---- a tile: a panel times a few tokens ---- */
 

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BITS_MAX_PROMPTS = 16, BITS_MAX_NEW = 64, BITS_MAX_PROMPT = 256 };
+enum { BITS_MAX_PROMPTS = 16, BITS_MAX_NEW = 64, BITS_MAX_PROMPT = 512 };
 
 struct bits_prompt { int32_t ids[BITS_MAX_PROMPT]; int n; };
 
@@ -20,6 +20,7 @@ struct bits_run {
 	int ranks, nodes;                    /* the world; ranks are dealt to the nodes in turn blocks */
 	int threads;
 	int64_t step_tokens, sequences, new_tokens;
+	int64_t context;                     /* 0: 256 */
 	enum kv_type kv_type;
 	enum arithmetic arithmetic;
 	const char *isa;
@@ -88,7 +89,7 @@ static inline enum err bits_body(struct comm *world, void *arg)
 	wish.plan.threads = b->threads;
 	wish.plan.step_tokens = b->step_tokens ? b->step_tokens : 512;
 	wish.plan.sequences = b->sequences ? b->sequences : 4;
-	wish.plan.context = 256;
+	wish.plan.context = b->context ? b->context : 256;
 	wish.plan.kv_type = b->kv_type;
 	wish.plan.arithmetic = b->arithmetic;
 	enum err e = place_invent(&j->cluster, b->ranks, 0, &place);

@@ -1,0 +1,93 @@
+/* What a core can do at best with the operations that products are made of: loops on data in registers and the first cache.
+ * Included by kernels_impl.h and compiled for an instruction set; the measure of `bench` (limits.h).
+ *
+ * Signs alternate from round to round, so that sums stay small, and no product is the same in two rounds running, so that
+ * none can be taken out of the loop. */
+
+#if PACKED_PAIR_TOKENS
+enum { PEAK_PLANES = 2, PEAK_TOKENS = PACKED_PAIR_TOKENS };
+#else
+enum { PEAK_PLANES = 1, PEAK_TOKENS = PACKED_TILE_TOKENS };
+#endif
+enum { READ_STREAMS = 16, READ_AT_ONCE = KERNEL_READ_UNIT / READ_STREAMS, READ_AHEAD = 4096 };
+
+static int64_t peak_int8(int64_t rounds)
+{
+	int8_t x[2][PEAK_TOKENS][PACK_BLOCK];
+	unsigned char bytes[sizeof(codes)];
+	float out[LANES];
+	codes plane[PEAK_PLANES];
+	int_sums sum[PEAK_PLANES][PEAK_TOKENS];
+	for (int t = 0; t < PEAK_TOKENS; t++)
+		for (int i = 0; i < PACK_BLOCK; i++) {
+			x[0][t][i] = (int8_t)(i + t - 16);
+			x[1][t][i] = (int8_t)(16 - i - t);
+		}
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = i % 16;
+	for (int p = 0; p < PEAK_PLANES; p++) {
+		plane[p] = codes_load(bytes);
+		for (int t = 0; t < PEAK_TOKENS; t++)
+			sum[p][t] = sums_start(4, 0);
+	}
+	for (int64_t round = 0; round < rounds; round++)
+		for (int g = 0; g < PACK_GROUPS; g++)
+			for (int t = 0; t < PEAK_TOKENS; t++)
+				for (int p = 0; p < PEAK_PLANES; p++)
+					sum[p][t] = sums_add(4, g + 1, sum[p][t], plane[p], x[round % 2][t] + 4 * g);
+	for (int p = 0; p < PEAK_PLANES; p++)
+		for (int t = 0; t < PEAK_TOKENS; t++) {
+			part_store(out, part_of_sums(4, sum[p][t]));
+			volatile float used = out[0];
+			(void)used;
+		}
+	return rounds * PACK_GROUPS * PEAK_TOKENS * PEAK_PLANES * 2 * (int64_t)sizeof bytes;
+}
+
+/* Without instructions for bf16 these are the fused multiply-adds of floats. */
+static int64_t peak_bf16(int64_t rounds)
+{
+	enum { SUMS = 12 / PARTS, PART_FLOATS = LANES / PARTS };
+	float x[2][SUMS][LANES], out[LANES];
+	part sum[SUMS], ones;
+	for (int i = 0; i < SUMS * LANES; i++) {
+		x[0][i / LANES][i % LANES] = 1.0f;
+		x[1][i / LANES][i % LANES] = -1.0f;
+	}
+	ones = part_load(x[0][0]);
+	for (int i = 0; i < SUMS; i++)
+		sum[i] = part_zero();
+	for (int64_t round = 0; round < rounds; round++)
+		for (int i = 0; i < SUMS; i++)
+			sum[i] = part_fma(ones, part_load(x[round % 2][i]), sum[i]);
+	for (int i = 0; i < SUMS; i++) {
+		part_store(out, sum[i]);
+		volatile float used = out[0];
+		(void)used;
+	}
+	return rounds * SUMS * PART_FLOATS * 2;
+}
+
+static uint64_t read_all(const unsigned char *from, int64_t bytes)
+{
+	enum { LOADS = READ_AT_ONCE / sizeof(codes) };
+	int64_t stream = bytes / READ_STREAMS;
+	uint64_t words[sizeof(codes) / 8], all = 0;
+	codes sum[LOADS];
+	for (size_t i = 0; i < LOADS; i++)
+		sum[i] = codes_load(from);
+	for (int64_t at = 0; at < stream; at += READ_AT_ONCE)
+		for (int s = 0; s < READ_STREAMS; s++) {
+			const unsigned char *p = from + s * stream + at;
+			for (int line = 0; line < READ_AT_ONCE; line += 64)
+				__builtin_prefetch(p + line + READ_AHEAD);
+			for (size_t i = 0; i < LOADS; i++)
+				sum[i] = codes_or(sum[i], codes_load(p + i * sizeof(codes)));
+		}
+	for (size_t i = 0; i < LOADS; i++) {
+		codes_store((unsigned char *)words, sum[i]);
+		for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
+			all |= words[w];
+	}
+	return all;
+}
