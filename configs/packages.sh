@@ -16,6 +16,7 @@ libyaml-dev        pc:yaml-0.1
 libjansson-dev     pc:jansson
 libpcre2-dev       pc:libpcre2-8
 libutf8proc-dev    pc:libutf8proc
+libxxhash-dev      pc:libxxhash
 '
 packages_test_build='
 libcunit1-dev      pc:cunit

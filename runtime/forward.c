@@ -643,6 +643,7 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 {
 	int want_all = 0;
 	*n_results = 0;
+	stage_copy_pages(s, step);
 	gather_rows(s, step);
 	if (s->n_rows == 0 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout)))
 		return ERR_OK;   /* nothing to do, and no other replica waits for this one */

@@ -43,11 +43,13 @@ static enum err create_loop(struct loop *l, int wants_logits)
 			if (r->prompt[t] < 0 || r->prompt[t] >= l->s->model.n_vocab)
 				return ERR(WORK, "prompt %lld: token %d is outside the vocabulary of %lld", (long long)i + 1, r->prompt[t],
 					   (long long)l->s->model.n_vocab);
-		enum err e = schedule_add(l->schedule, r, &number);
+		struct request with_room = *r;
+		int64_t room = r->max_tokens < l->s->plan.context ? r->max_tokens : l->s->plan.context;
+		TRY(MEM_NEW((size_t)(room > 0 ? room : 0), int32_t, &l->g->answers[i].tokens));
+		with_room.answer = l->g->answers[i].tokens;
+		enum err e = schedule_add(l->schedule, &with_room, &number);
 		if (e)
 			return err_context(e, "prompt %lld", (long long)i + 1);
-		TRY(MEM_NEW((size_t)(r->max_tokens < l->s->plan.context ? r->max_tokens : l->s->plan.context), int32_t,
-			    &l->g->answers[i].tokens));
 	}
 	return ERR_OK;
 }
@@ -204,6 +206,8 @@ static enum err run_loop(struct loop *l)
 			break;
 		TRY(stage_step(l->s->stage, l->step, l->results, &n, l->stage_logits));
 		TRY(return_logits(l));
+		if (is_head(l))
+			schedule_landed(l->schedule, l->step);
 		TRY(return_results(l, n));
 		if (is_head(l))
 			count_time(l, (double)(clock_us() - began) * 1e-6);

@@ -79,13 +79,13 @@ static enum err size_kv(struct plan *p, const struct model *m, const struct plan
 	return ERR_OK;
 }
 
-/* A step holds at most all sequences of all replicas, and never more pages than there are. */
+/* A step holds at most all sequences of all replicas; they may share pages, so it may name more than there are. */
 static enum err size_step(struct plan *p)
 {
 	int64_t per_sequence = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS, pages = per_sequence * p->limits.sequences;
 	p->step.slices = p->limits.sequences * p->layout.dp;
 	p->step.tokens = p->limits.step_tokens * p->layout.dp;
-	p->step.pages = (pages < p->limits.n_pages ? pages : p->limits.n_pages) * p->layout.dp;
+	p->step.pages = pages * p->layout.dp;
 	if (p->step.pages > INT32_MAX || p->step.tokens > INT32_MAX)
 		return ERR(FIT, "%" PRId64 " KV pages and %" PRId64 " tokens of %d replicas are more than fit in 31 bits; lower "
 				"runtime.context, runtime.sequences, runtime.step_tokens or parallel.dp", p->step.pages,

@@ -1,9 +1,20 @@
-/* The scheduler: which slices make the next step. Pure: no communicator, no clock.
+/* The scheduler: which slices make the next step. Pure: no communicator, no clock, no allocation in a step.
  *
- * A request waits, then runs in one replica: its prompt in chunks, then one token a step. On admission it gets all pages
- * that it can ever need, so a running request never stops for lack of memory. A step holds every decode token first (one
- * per running sequence), then prefill chunks in order of arrival, up to step_tokens per replica. Requests go to the replica
- * with the fewest tokens still to compute; ties to the lower number. */
+ * Requests join and leave at any step. One waits, then runs in a replica: what is known of it (the prompt, and after an
+ * interruption what it has answered) in chunks, then one token a step. In order means: lower priority numbers first, then
+ * by arrival.
+ *
+ *   a step     For each replica up to step_tokens: first one token of every sequence that answers, then chunks in order. Of what
+ *              is left for them up to half is kept free for prompts that end in this step, the shortest first: so a short one does
+ *              not wait for long ones, and a long one always gets on.
+ *   in flight  Up to in_flight steps may be under way; a sequence is in one of them at most, and each takes its share of the
+ *              sequences that answer, so that steps stay even.
+ *   letting in In order, nobody passes: when the replica has a free place, and pages for what is known and one more for each
+ *              that runs. Of several replicas the one with the least to do, what it has of the request's beginning counted in.
+ *   pages      Taken as they are needed. When there are none, the last in order that is not in flight is put back: it loses
+ *              its pages and waits again. The first in order always gets on, so nothing stops.
+ *   beginnings Pages of equal beginnings are shared (pages.h). Where the last shared page is equal only in part, it is copied by
+ *              the step (step.copies) and goes on from there. At least the last known token is computed. */
 #ifndef SHARDRUN_RUNTIME_SCHEDULE_H
 #define SHARDRUN_RUNTIME_SCHEDULE_H
 
@@ -16,34 +27,47 @@
 struct schedule_limits {
 	int n_replicas;
 	int64_t n_pages;          /* of each replica */
-	int64_t step_tokens;      /* per replica and step */
+	int64_t step_tokens;      /* per replica and step; at least `sequences` */
 	int64_t sequences;        /* running at once, per replica */
 	int64_t context;          /* most tokens of one sequence, prompt and answer */
+	int in_flight;            /* steps; 0 counts as 1 */
 };
 
 struct request {
 	const int32_t *prompt;    /* borrowed until the request is finished */
 	int64_t n_prompt;
 	int64_t max_tokens;       /* of the answer; cut to what the context leaves */
+	int32_t *answer;          /* borrowed likewise: room for them, filled as they come */
+	int priority;             /* lower is served first */
 	struct sample_params sample;
 	int all_logits;           /* logits of every prompt position are wanted */
+};
+
+struct schedule_counts {
+	int64_t shared_tokens;    /* known tokens that were found in pages instead of computed */
+	int64_t put_back;         /* how often a sequence lost its pages */
+	int64_t running, waiting;
+	int64_t free_pages;       /* of all replicas: empty, or kept without a holder */
 };
 
 struct schedule;
 enum err schedule_create(const struct schedule_limits *limits, struct schedule **out);
 void schedule_destroy(struct schedule *s);
-/* Gives the request's number (0, 1, ...). ERR_FIT with the numbers when it can never run. */
+/* Gives the request a number that no unfinished one has: 0, 1, .. until one has finished. ERR_FIT with the numbers when it can never run. */
 enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequence);
-/* Fills the step (cleared first); no slices: nothing is left to do, or nothing can run. */
+/* Fills the step (cleared first); no slices: nothing is left to do, or all that could run is in flight. */
 void schedule_next(struct schedule *s, struct step *step);
-/* The token that a step chose. `more`: the sequence goes on; else its pages are given back. */
+/* That step's results are there: what it held may be scheduled again. Before its tokens are given to schedule_token. */
+void schedule_landed(struct schedule *s, const struct step *step);
+/* The token that a step chose. `more`: the sequence goes on; else, or when it is full, it is finished and its number free. */
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more);
-/* True when the sequence has as many tokens as it may. */
-int schedule_is_full(const struct schedule *s, int32_t sequence);
+/* Ends a request early. In flight: when its step has landed, and then a token that it chose counts for nothing. */
+void schedule_cancel(struct schedule *s, int32_t sequence);
 /* How many tokens the sequence may still get. */
 int64_t schedule_room(const struct schedule *s, int32_t sequence);
 int64_t schedule_unfinished(const struct schedule *s);
-/* ERR_BUG when a page is in two places or lost. For tests and debug builds. */
+void schedule_count(const struct schedule *s, struct schedule_counts *out);
+/* ERR_BUG when a page is lost, or held by other sequences than the books say. For tests and debug builds. */
 enum err schedule_check(const struct schedule *s);
 
 #endif

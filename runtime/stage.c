@@ -157,6 +157,32 @@ destroy:
 	return e;
 }
 
+struct copying { struct stage *s; const struct step *step; int64_t page_bytes; };
+
+static void copy_pages_part(void *arg, int thread, int n_threads)
+{
+	struct copying *c = arg;
+	int64_t begin, end;
+	pool_part(range_size(c->s->shard.layers), 1, thread, n_threads, &begin, &end);
+	for (int64_t layer = begin; layer < end; layer++)
+		for (int32_t i = 0; i < c->step->n_copies; i++) {
+			const struct page_copy *copy = &c->step->copies[i];
+			struct kv_layer *kv = &c->s->kv[layer];
+			if (copy->replica != c->s->grid->me.dp)
+				continue;
+			memcpy(kv->k + copy->to * c->page_bytes, kv->k + copy->from * c->page_bytes, (size_t)c->page_bytes);
+			memcpy(kv->v + copy->to * c->page_bytes, kv->v + copy->from * c->page_bytes, (size_t)c->page_bytes);
+		}
+}
+
+void stage_copy_pages(struct stage *s, const struct step *step)
+{
+	int64_t n_layers = range_size(s->shard.layers);
+	if (step->n_copies && n_layers)
+		pool_run(s->pool, copy_pages_part, &(struct copying){ s, step,
+			 stage_page_bytes(s->m, &s->shard, s->limits.kv_type) / n_layers / 2 });
+}
+
 void stage_destroy(struct stage *s)
 {
 	if (!s)

@@ -82,7 +82,9 @@ void stage_destroy(struct stage *s);
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
 enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits);
 
-/* --- between forward.c and experts.c --- */
+/* --- between stage.c, forward.c and experts.c --- */
+/* Makes the step's copies of pages of this replica, in their order within every layer. */
+void stage_copy_pages(struct stage *s, const struct step *step);
 enum err experts_create(struct stage *s);
 uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
 			    int n_threads);

@@ -2,7 +2,9 @@
  *
  * A slice is a run of consecutive tokens of one sequence: a prefill chunk or one decode token. Slices name their replica;
  * a rank works on those of its own. Page numbers are global within a replica, so the tables are made once by the head and
- * travel with the step. A step without slices that has `last` set ends the loop of the other ranks. */
+ * travel with the step. A step without slices that has `last` set ends the loop of the other ranks.
+ *
+ * A copy is of a whole page, all layers; copies are made in their order, before anything else of the step. */
 #ifndef SHARDRUN_RUNTIME_STEP_H
 #define SHARDRUN_RUNTIME_STEP_H
 
@@ -24,10 +26,13 @@ struct slice {
 	struct sample_params sample;
 };
 
+struct page_copy { int32_t replica, from, to; };
+
 struct step {
-	int32_t n_slices, n_tokens, n_pages, last;
-	int32_t max_slices, max_tokens, max_pages;   /* room */
-	struct slice *slices;        /* owned */
+	int32_t n_slices, n_tokens, n_pages, n_copies, last;
+	int32_t max_slices, max_tokens, max_pages;   /* room; for as many copies as slices */
+	struct slice *slices;        /* owned, as all below */
+	struct page_copy *copies;
 	int32_t *tokens, *pages;
 	unsigned char *wire;         /* the packed form */
 	size_t wire_bytes;

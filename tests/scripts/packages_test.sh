@@ -19,7 +19,7 @@ unset PKG_CONFIG_PATH CMAKE_PREFIX_PATH
 
 "$root/demo" >"$room/said" 2>&1 </dev/null
 [ $? = 1 ] || { echo "FAILED: ./demo did not fail"; failed=1; }
-for text in libhwloc-dev libyaml-dev libjansson-dev libpcre2-dev libutf8proc-dev 'apt-get install' 'module load' CMAKE_PREFIX_PATH; do
+for text in libhwloc-dev libyaml-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev 'apt-get install' 'module load' CMAKE_PREFIX_PATH; do
 	check "$text"
 done
 ! grep -q cmake' ' <(head -n 1 "$room/said") || { echo "FAILED: asks for cmake, which is here"; failed=1; }

@@ -53,19 +53,27 @@ TEST(a_step_has_room_for_all_sequences_of_all_replicas)
 	end_plan(&t);
 }
 
-/* 16777216 tokens are 524288 pages; 4096 such sequences would be 2^31, which no KV cache here holds. */
-TEST(a_step_needs_no_more_pages_than_the_kv_cache_has)
+/* Sequences may share pages: a step names those of all of them, however few there are. */
+TEST(a_step_has_room_for_shared_pages)
+{
+	struct planned t;
+	struct plan_wish wish = wish_of(1, 1, 2);
+	wish.context = 3200;
+	wish.sequences = wish.step_tokens = 64;
+	wish.kv_bytes = 1 << 20;
+	CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 2, &wish, &t));
+	CU_ASSERT_EQUAL(t.p.step.pages, 2 * 64 * 100);
+	CU_ASSERT(t.p.limits.n_pages > 0 && t.p.limits.n_pages < 64 * 100 && t.p.ranks[0].kv_bytes <= 1 << 20);
+	end_plan(&t);
+}
+
+/* 16777216 tokens are 524288 pages; 4096 such sequences would be 2^31. */
+TEST(a_step_of_too_many_pages_is_refused)
 {
 	struct planned t;
 	struct plan_wish wish = wish_of(1, 1, 2);
 	wish.context = 16777216;
 	wish.sequences = wish.step_tokens = 4096;
-	wish.kv_bytes = 1 << 20;
-	CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 2, &wish, &t));
-	CU_ASSERT_EQUAL(t.p.step.pages, 2 * t.p.limits.n_pages);
-	CU_ASSERT(t.p.limits.n_pages > 0 && t.p.ranks[0].kv_bytes <= 1 << 20);
-	end_plan(&t);
-	wish.kv_bytes = 0;
 	CHECK_ERR(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 2, &wish, &t), FIT, "31 bits");
 	end_plan(&t);
 }
@@ -181,6 +189,6 @@ TEST(the_plan_covers_what_every_rank_takes)
 }
 
 TEST_MAIN("plan", CASE(a_step_has_room_for_all_sequences_of_all_replicas),
-	  CASE(a_step_needs_no_more_pages_than_the_kv_cache_has), CASE(logits_are_part_of_the_plan),
+	  CASE(a_step_has_room_for_shared_pages), CASE(a_step_of_too_many_pages_is_refused), CASE(logits_are_part_of_the_plan),
 	  CASE(what_does_not_fit_is_refused_with_the_numbers),
 	  CASE(an_arithmetic_asked_for_by_name_must_have_weights), CASE(the_plan_covers_what_every_rank_takes))
