@@ -13,8 +13,8 @@ DISTURBED = 0.05                                  # others' share of the cores a
 class Disturbance:
     """Share of the cores' time that went to neither this process's ended children nor the processes `watched`.
 
-    A program whose threads wait in a spin loop loses far more to a busy machine than one that yields, so figures of a busy machine
-    say nothing about either: every table carries this share.
+    Threads that wait for each other lose far more to a busy machine than that share, and each program loses in its own way, so figures
+    of a busy machine say nothing: every table carries this share.
     """
 
     def __init__(self, watched=()):
@@ -98,8 +98,8 @@ def interleave(sides, rounds, patience):
     return results
 
 
-HEAD = (f"{'model':>24} {'seq':>4} {'prompt':>6} {'new':>4} | {'prefill':>8} {'(spread)':>15} {'peer':>8} {'(spread)':>15} {'ratio':>6}"
-        f" | {'decode':>8} {'(spread)':>15} {'of read':>7} {'peer':>8} {'(spread)':>15} {'ratio':>6} | {'others':>6}")
+HEAD = (f"{'model':>24} {'seq':>4} {'prompt':>6} {'new':>4} | {'prefill':>8} {'(spread)':>15} {'peer':>8} {'(spread)':>15} "
+        f"{'ratio':>6} | {'decode':>8} {'(spread)':>15} {'of read':>7} {'peer':>8} {'(spread)':>15} {'ratio':>6} | {'others':>6}")
 
 
 def compared(model, case, ours, theirs):
