@@ -116,11 +116,12 @@ INLINE part part_of_int8(const unsigned char *from)
 enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(float),   /* codes, scale, minimum or second */
        WIDE_TOKENS = 2 * PACKED_TILE_TOKENS + 1,  /* from here on spreading a panel pays */
        TILE_SIZES = PACKED_TILE_TOKENS + 1,
-       PREFETCH_BYTES = 4096,          /* ahead in a panel, and past its end in the next */
+       PREFETCH_BYTES = 4096,          /* ahead in a panel, and past its end in the one that follows those at hand */
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
        CHUNK_UNIT = 24,                /* whole tiles of 6 and of 8 */
        CHUNK_MIN_TOKENS = 48,
-       MAX_PANELS = 2,
+       GROUP_PANELS = 4,               /* for a token or two memory sets the pace: four panels are four streams from it */
+       GROUP_TOKENS = PACKED_TILE_TOKENS == 8 ? 2 : 1, MAX_PANELS = 4,
        FIXED_TOO_LARGE = 0x5b800000 };   /* the bits of 2^56 */
 
 /* ---- activations ---- */
@@ -310,8 +311,14 @@ INLINE void packed_run(run_sums acc, enum wtype type, int wide, int n_panels, in
 		const unsigned char *at = block_codes(type, wide, panel, b);
 		const struct act_block *xs = x + b;
 		part scale[MAX_PANELS][2];
-		for (int i = 0; i <= bits && !wide; i++)
-			__builtin_prefetch(at + PREFETCH_BYTES + i * PLANE_BYTES);
+		if (!wide) {
+			const unsigned char *ahead = at + PREFETCH_BYTES;
+			if (n_panels > 1 && ahead - panel >= panel_bytes)
+				ahead += (n_panels - 1) * panel_bytes;
+			for (int q = 0; q < n_panels; q++)
+				for (int i = 0; i <= bits; i++)
+					__builtin_prefetch(ahead + q * panel_bytes + i * PLANE_BYTES);
+		}
 		for (int q = 0; q < n_panels; q++)
 			block_head(type, wide, p, panel + q * panel_bytes, b, &scale[q][0], &scale[q][1]);
 		for (int half = 0; half < n_halves; half++) {
@@ -437,7 +444,11 @@ typedef void packed_tile(const unsigned char *panel, int64_t panel_bytes, int64_
 			 int64_t ldx, float (*out)[PANEL_ROWS]);
 typedef void packed_fixed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks, const struct act_block *x,
 			       int64_t ldx, const struct fixed_sums *to);
-enum panel_kind { PACKED_PANEL, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
+enum panel_kind { PACKED_PANEL, PACKED_GROUP, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
+
+#define IS_WIDE(kind) (kind == WIDE_PANEL || kind == WIDE_PAIR)
+#define PANELS_OF(kind) (kind == PACKED_GROUP ? GROUP_PANELS : kind == WIDE_PAIR ? 2 : 1)
+
 struct packed_kind {
 	packed_tile *tile[PANEL_KINDS][TILE_SIZES];      /* [][tokens] */
 	packed_fixed_tile *fixed_tile[PANEL_KINDS][TILE_SIZES];
@@ -448,26 +459,28 @@ struct packed_kind {
 	static void tile_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks,         \
 					       const struct act_block *x, int64_t ldx, float (*out)[PANEL_ROWS])          \
 	{                                                                                                                 \
-		packed_sums(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, n_blocks, x, \
+		packed_sums(WTYPE_##type, IS_WIDE(kind), PANELS_OF(kind), n, panel, panel_bytes, n_blocks, x, \
 			    ldx, out);                                                                                    \
 	}                                                                                                                 \
 	static void fixed_##type##_##kind##_##n(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks,        \
 						const struct act_block *x, int64_t ldx, const struct fixed_sums *to)      \
 	{                                                                                                                 \
-		packed_fixed_sums(WTYPE_##type, kind != PACKED_PANEL, kind == WIDE_PAIR ? 2 : 1, n, panel, panel_bytes, n_blocks, \
+		packed_fixed_sums(WTYPE_##type, IS_WIDE(kind), PANELS_OF(kind), n, panel, panel_bytes, n_blocks, \
 				  x, ldx, to);                                                                            \
 	}
 #if PACKED_TILE_TOKENS == 8
 #define PACKED_SIZES_ONE(X, type)                                                                                       \
+	X(type, PACKED_GROUP, 1) X(type, PACKED_GROUP, 2)                                                               \
 	X(type, PACKED_PANEL, 1) X(type, PACKED_PANEL, 2) X(type, PACKED_PANEL, 3) X(type, PACKED_PANEL, 4)             \
 	X(type, PACKED_PANEL, 5) X(type, PACKED_PANEL, 6) X(type, PACKED_PANEL, 7) X(type, PACKED_PANEL, 8)             \
 	X(type, WIDE_PANEL, 5) X(type, WIDE_PANEL, 6) X(type, WIDE_PANEL, 7) X(type, WIDE_PANEL, 8)
 #elif PACKED_TILE_TOKENS == 4
 #define PACKED_SIZES_ONE(X, type)                                                                                       \
+	X(type, PACKED_GROUP, 1)                                                                                        \
 	X(type, PACKED_PANEL, 1) X(type, PACKED_PANEL, 2) X(type, PACKED_PANEL, 3) X(type, PACKED_PANEL, 4)             \
 	X(type, WIDE_PANEL, 3) X(type, WIDE_PANEL, 4)
 #else
-#define PACKED_SIZES_ONE(X, type) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
+#define PACKED_SIZES_ONE(X, type) X(type, PACKED_GROUP, 1) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
 #endif
 #ifdef PACKED_PAIR_TOKENS   /* 6 */
 #define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type) X(type, WIDE_PAIR, 4) X(type, WIDE_PAIR, 5) X(type, WIDE_PAIR, 6)
@@ -515,16 +528,19 @@ static struct packed_work packed_work(const struct weight *w, int64_t r, int64_t
 	const struct packed_kind *kind = &packed_kinds[w->type];
 	int64_t bytes = pack_panel_bytes(w->type, w->cols), blocks = w->cols / PACK_BLOCK;
 	const unsigned char *panel = w->data + r / PANEL_ROWS * bytes;
-	int pair = PACKED_PAIR_TOKENS && n >= WIDE_TOKENS && end - r > PANEL_ROWS;
-	struct packed_work work = { .panel = panel, .panel_bytes = blocks * WIDE_BLOCK_BYTES, .n_panels = 1 + pair, .x = x,
-				    .ldx = ldx, .n = n, .n_blocks = blocks, .kind = kind, .panels = PACKED_PANEL,
+	int wide = n >= WIDE_TOKENS, pair = PACKED_PAIR_TOKENS && wide && end - r > PANEL_ROWS;
+	/* with 5 and 6 bits a block needs too many registers for that */
+	int group = n <= GROUP_TOKENS && w->form != PACK_U5 && w->form != PACK_U6 && end - r > (GROUP_PANELS - 1) * PANEL_ROWS;
+	struct packed_work work = { .panel = panel, .panel_bytes = bytes, .x = x, .ldx = ldx, .n = n, .n_blocks = blocks, .kind = kind,
+				    .panels = pair ? WIDE_PAIR : wide ? WIDE_PANEL : group ? PACKED_GROUP : PACKED_PANEL,
 				    .max_tokens = pair ? PACKED_PAIR_TOKENS : PACKED_TILE_TOKENS };
+	work.n_panels = PANELS_OF(work.panels);
 	work.n_rows = (int)(end - r < work.n_panels * PANEL_ROWS ? end - r : work.n_panels * PANEL_ROWS);
-	if (n >= WIDE_TOKENS) {
+	if (wide) {
+		work.panel_bytes = blocks * WIDE_BLOCK_BYTES;
+		work.panel = (unsigned char *)scratch;
 		for (int q = 0; q < work.n_panels; q++)
 			kind->spread(panel + q * bytes, blocks, (unsigned char *)scratch + q * work.panel_bytes);
-		work.panel = (unsigned char *)scratch;
-		work.panels = pair ? WIDE_PAIR : WIDE_PANEL;
 	}
 	return work;
 }

@@ -260,6 +260,8 @@ static void bench_products(const struct kernels *k)
 			int64_t rows = large ? 1024 : 576, cols = large ? 4096 : 1536;
 			bench_packing(types[t], rows, cols);
 			bench_packed(k, types[t], rows, cols, 1, 0, 1);
+			bench_packed(k, types[t], rows, cols, 2, 0, 1);
+			bench_packed(k, types[t], rows, cols, 4, 0, 1);
 			for (size_t n = 0; n < sizeof tokens / sizeof tokens[0]; n++)
 				bench_packed(k, types[t], rows, cols, tokens[n], 0, 0);
 			bench_packed(k, types[t], rows, cols, 8, 1, 0);
