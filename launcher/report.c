@@ -98,7 +98,8 @@ enum err report_run_json(const struct session *s, const struct generation *g, co
 				"nodes", r->nodes, "link", r->link, "calls", (json_int_t)r->stats.calls, "bytes",
 				(json_int_t)r->stats.bytes, "bytes_between_nodes", (json_int_t)r->stats.bytes_between_nodes));
 	}
-	*out = json_pack("{s:o,s:o,s:{s:f,s:f,s:f},s:o,s:s}", "results", results, "layout", layout_json(&s->plan), "timings",
+	*out = json_pack("{s:o,s:o,s:I,s:I,s:{s:f,s:f,s:f},s:o,s:s}", "results", results, "layout", layout_json(&s->plan),
+			 "shared_tokens", (json_int_t)g->counts.shared_tokens, "put_back", (json_int_t)g->counts.put_back, "timings",
 			 "load_s", s->load_s, "prefill_tokens_per_s", rate(g->prefill_tokens, g->prefill_s),
 			 "decode_tokens_per_s", rate(g->decode_tokens, g->decode_s), "communicators", communicators, "kernels",
 			 s->kernels->name);

@@ -212,6 +212,8 @@ static enum err run_loop(struct loop *l)
 		if (is_head(l))
 			count_time(l, (double)(clock_us() - began) * 1e-6);
 	}
+	if (is_head(l))
+		schedule_count(l->schedule, &l->g->counts);
 	if (is_head(l) && schedule_unfinished(l->schedule))
 		return ERR(BUG, "%lld requests are left but none can run", (long long)schedule_unfinished(l->schedule));
 	return ERR_OK;

@@ -70,6 +70,7 @@ struct generation {
 	struct answer *answers;       /* (n_requests), owned by the caller: answers_free */
 	double prefill_s, decode_s;
 	int64_t prefill_tokens, decode_tokens;
+	struct schedule_counts counts;
 };
 /* Runs all requests to their ends. The others pass a zeroed generation. An error before the first step is agreed; one inside
  * a step is this rank's own and sets s->broken. */

@@ -26,7 +26,7 @@ done
 [ ! -e "$room/apt" ] || { echo "FAILED: called apt-get"; failed=1; }
 
 mkdir -p "$room/my prefix/lib/pkgconfig"
-for module in hwloc yaml-0.1 jansson libpcre2-8 libutf8proc; do
+for module in hwloc yaml-0.1 jansson libpcre2-8 libutf8proc libxxhash; do
 	printf 'Name: %s\nDescription: x\nVersion: 9\n' $module >"$room/my prefix/lib/pkgconfig/$module.pc"
 done
 . "$root/configs/packages.sh"
