@@ -106,10 +106,13 @@ static enum part part_of(const struct session *s, const struct tensor_info *t)
 	return strstr(t->name, "lm_head") || !strcmp(t->name, "output.weight") ? PART_HEAD : PART_REST;
 }
 
-/* Bytes of weights that a step with one token of each of n sequences reads, over all ranks of a replica. */
-static double bytes_per_step(const struct session *s, double n)
+/* Bytes of weights, and of K and V of `context` positions, that a step with one token of each of n sequences reads, over all ranks of
+ * a replica. */
+static double bytes_per_step(const struct session *s, double n, double context)
 {
-	double bytes = 0, unused = 1;
+	const struct model *m = &s->model;
+	double seen = m->window && (double)m->window < context ? (double)m->window : context, unused = 1;
+	double bytes = n * seen * 2 * (double)(m->n_layers * m->n_kv_head * m->n_head_dim * kv_type_bytes[s->plan.limits.kv_type]);
 	for (double i = 0; s->model.n_expert && i < n; i++)
 		unused *= 1 - (double)s->model.n_expert_used / (double)s->model.n_expert;
 	for (int64_t i = 0; i < weights_count(s->files); i++) {
@@ -159,7 +162,8 @@ static enum err run_row(struct bench *b, struct session *s, struct row *row)
 	qsort(row->decode, ROUNDS, sizeof(double), by_value);
 	double per_replica = (double)row->sequences / replicas;
 	double steps = row->decode[ROUNDS / 2] / (double)row->sequences;
-	double gbps = steps * bytes_per_step(s, per_replica < 1 ? 1 : per_replica) * (per_replica < 1 ? 1 : replicas) / 1e9;
+	double context = (double)row->prompt_tokens + (double)row->new_tokens / 2;
+	double gbps = steps * bytes_per_step(s, per_replica < 1 ? 1 : per_replica, context) * (per_replica < 1 ? 1 : replicas) / 1e9;
 	row->share = b->limits.read_gbps > 0 ? gbps / b->limits.read_gbps : 0;
 	row->share_of_arithmetic = row->prefill[ROUNDS / 2] * seconds_per_token(b, s);
 	return ERR_OK;

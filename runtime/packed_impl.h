@@ -120,7 +120,8 @@ enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(fl
        CHUNK_BLOCKS = 8192,            /* of activations that stay in the second cache, 64 bytes each */
        CHUNK_UNIT = 24,                /* whole tiles of 6 and of 8 */
        CHUNK_MIN_TOKENS = 48,
-       GROUP_PANELS = 4,               /* for a token or two memory sets the pace: four panels are four streams from it */
+       GROUP_PANELS = 4,               /* for a token or two memory sets the pace: four panels are four streams from
+					  it, and two for a few more tokens */
        GROUP_TOKENS = PACKED_TILE_TOKENS == 8 ? 2 : 1, MAX_PANELS = 4,
        FIXED_TOO_LARGE = 0x5b800000 };   /* the bits of 2^56 */
 
@@ -444,10 +445,10 @@ typedef void packed_tile(const unsigned char *panel, int64_t panel_bytes, int64_
 			 int64_t ldx, float (*out)[PANEL_ROWS]);
 typedef void packed_fixed_tile(const unsigned char *panel, int64_t panel_bytes, int64_t n_blocks, const struct act_block *x,
 			       int64_t ldx, const struct fixed_sums *to);
-enum panel_kind { PACKED_PANEL, PACKED_GROUP, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
+enum panel_kind { PACKED_PANEL, PACKED_PAIR, PACKED_GROUP, WIDE_PANEL, WIDE_PAIR, PANEL_KINDS };
 
 #define IS_WIDE(kind) (kind == WIDE_PANEL || kind == WIDE_PAIR)
-#define PANELS_OF(kind) (kind == PACKED_GROUP ? GROUP_PANELS : kind == WIDE_PAIR ? 2 : 1)
+#define PANELS_OF(kind) (kind == PACKED_GROUP ? GROUP_PANELS : kind == WIDE_PAIR || kind == PACKED_PAIR ? 2 : 1)
 
 struct packed_kind {
 	packed_tile *tile[PANEL_KINDS][TILE_SIZES];      /* [][tokens] */
@@ -483,7 +484,9 @@ struct packed_kind {
 #define PACKED_SIZES_ONE(X, type) X(type, PACKED_GROUP, 1) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
 #endif
 #ifdef PACKED_PAIR_TOKENS   /* 6 */
-#define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type) X(type, WIDE_PAIR, 4) X(type, WIDE_PAIR, 5) X(type, WIDE_PAIR, 6)
+#define PACKED_SIZES(X, type)                                                                                           \
+	PACKED_SIZES_ONE(X, type) X(type, WIDE_PAIR, 4) X(type, WIDE_PAIR, 5) X(type, WIDE_PAIR, 6)                     \
+	X(type, PACKED_PAIR, 3) X(type, PACKED_PAIR, 4) X(type, PACKED_PAIR, 5) X(type, PACKED_PAIR, 6)
 #else
 #define PACKED_PAIR_TOKENS 0
 #define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type)
@@ -521,6 +524,20 @@ static int64_t chunk_tokens(const struct weight *w)
 	return tokens > CHUNK_MIN_TOKENS ? tokens : CHUNK_MIN_TOKENS;
 }
 
+/* What n tokens take at a time of n_rows rows that are left. With 5 and 6 bits a block of several panels as they are packed needs
+ * too many registers. */
+static enum panel_kind panels_for(enum pack_form form, int64_t n, int64_t n_rows)
+{
+	int is_plain = form == PACK_U4 || form == PACK_U8;
+	if (n >= WIDE_TOKENS)
+		return PACKED_PAIR_TOKENS && n_rows > PANEL_ROWS ? WIDE_PAIR : WIDE_PANEL;
+	if (is_plain && n <= GROUP_TOKENS && n_rows > (GROUP_PANELS - 1) * PANEL_ROWS)
+		return PACKED_GROUP;
+	if (is_plain && n > GROUP_TOKENS && n <= PACKED_PAIR_TOKENS && n_rows > PANEL_ROWS)
+		return PACKED_PAIR;
+	return PACKED_PANEL;
+}
+
 /* The panels from row r on, of rows up to `end`. */
 static struct packed_work packed_work(const struct weight *w, int64_t r, int64_t end, const struct act_block *x, int64_t ldx,
 				      int64_t n, float *scratch)
@@ -528,15 +545,12 @@ static struct packed_work packed_work(const struct weight *w, int64_t r, int64_t
 	const struct packed_kind *kind = &packed_kinds[w->type];
 	int64_t bytes = pack_panel_bytes(w->type, w->cols), blocks = w->cols / PACK_BLOCK;
 	const unsigned char *panel = w->data + r / PANEL_ROWS * bytes;
-	int wide = n >= WIDE_TOKENS, pair = PACKED_PAIR_TOKENS && wide && end - r > PANEL_ROWS;
-	/* with 5 and 6 bits a block needs too many registers for that */
-	int group = n <= GROUP_TOKENS && w->form != PACK_U5 && w->form != PACK_U6 && end - r > (GROUP_PANELS - 1) * PANEL_ROWS;
+	enum panel_kind panels = panels_for(w->form, n, end - r);
 	struct packed_work work = { .panel = panel, .panel_bytes = bytes, .x = x, .ldx = ldx, .n = n, .n_blocks = blocks, .kind = kind,
-				    .panels = pair ? WIDE_PAIR : wide ? WIDE_PANEL : group ? PACKED_GROUP : PACKED_PANEL,
-				    .max_tokens = pair ? PACKED_PAIR_TOKENS : PACKED_TILE_TOKENS };
+				    .panels = panels, .max_tokens = panels == WIDE_PAIR ? PACKED_PAIR_TOKENS : PACKED_TILE_TOKENS };
 	work.n_panels = PANELS_OF(work.panels);
 	work.n_rows = (int)(end - r < work.n_panels * PANEL_ROWS ? end - r : work.n_panels * PANEL_ROWS);
-	if (wide) {
+	if (IS_WIDE(panels)) {
 		work.panel_bytes = blocks * WIDE_BLOCK_BYTES;
 		work.panel = (unsigned char *)scratch;
 		for (int q = 0; q < work.n_panels; q++)
