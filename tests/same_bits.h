@@ -21,6 +21,7 @@ struct bits_run {
 	int threads;
 	int64_t step_tokens, sequences, new_tokens;
 	int64_t context;                     /* 0: 256 */
+	int64_t pages;                       /* of the KV cache; 0: enough for all */
 	enum kv_type kv_type;
 	enum arithmetic arithmetic;
 	const char *isa;
@@ -28,6 +29,7 @@ struct bits_run {
 	const struct bits_prompt *prompts;
 	int n_prompts;
 	float temperature;
+	int first_choice;                    /* prompt i draws as answer number first_choice + i */
 	float *all_logits;                   /* NULL, or room for (prompt tokens, V): the logits of one prompt's positions */
 	int logits_prompt;                   /* which prompt's */
 };
@@ -40,6 +42,7 @@ struct bits_result {
 	int uneven_reads;                           /* ranks that did not read exactly their shard */
 	struct grid_traffic traffic[GRID_TRAFFIC_ROWS];
 	struct layout layout;                       /* as completed */
+	struct schedule_counts counts;
 };
 
 struct bits_job { const struct bits_run *run; struct bits_result *result; struct cluster cluster; };
@@ -51,7 +54,8 @@ static inline enum err bits_generate(struct comm *world, struct session *s, cons
 	memset(requests, 0, sizeof requests);
 	for (int i = 0; i < b->n_prompts; i++)
 		requests[i] = (struct request){ .prompt = b->prompts[i].ids, .n_prompt = b->prompts[i].n, .max_tokens = b->new_tokens,
-				.sample = { .temperature = b->temperature, .top_p = 0.95f, .top_k = 50, .seed = 7, .choice = (uint32_t)i } };
+				.sample = { .temperature = b->temperature, .top_p = 0.95f, .top_k = 50, .seed = 7,
+					    .choice = (uint32_t)(b->first_choice + i) } };
 	requests[b->logits_prompt].all_logits = b->all_logits != NULL;
 	if (comm_rank(world) == 0)
 		g = (struct generation){ .requests = requests, .n_requests = b->n_prompts, .ignore_eos = 1,
@@ -72,6 +76,7 @@ static inline enum err bits_generate(struct comm *world, struct session *s, cons
 		memcpy(out->traffic, rows, sizeof rows);
 		out->read_bytes = sums[0], out->expected_read_bytes = sums[1], out->uneven_reads = (int)sums[2];
 		out->layout = s->plan.layout;
+		out->counts = g.counts;
 	}
 	answers_free(g.answers, g.n_requests);
 	return e;
@@ -90,6 +95,7 @@ static inline enum err bits_body(struct comm *world, void *arg)
 	wish.plan.step_tokens = b->step_tokens ? b->step_tokens : 512;
 	wish.plan.sequences = b->sequences ? b->sequences : 4;
 	wish.plan.context = b->context ? b->context : 256;
+	wish.plan.useful_pages = b->pages;
 	wish.plan.kv_type = b->kv_type;
 	wish.plan.arithmetic = b->arithmetic;
 	enum err e = place_invent(&j->cluster, b->ranks, 0, &place);
