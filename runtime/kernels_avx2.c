@@ -1,5 +1,5 @@
 /* The kernels with AVX2, FMA and F16C: two parts of 8 lanes, tiles of 4 rows x 3 tokens in 12 of the 16 registers. Without
- * the instruction set at compile time (another processor family) the table is the plain one and never usable. */
+ * the instruction set at compile time (another processor family) the table is empty and never usable. */
 #ifdef __AVX2__
 #include <immintrin.h>
 #include <stdint.h>
@@ -210,8 +210,12 @@ static inline uint32_t bf16_flush_begin(void)
 }
 
 #define bf16_flush_end(was) _mm_setcsr(was)
-#endif
 
 #include "runtime/kernels_impl.h"
 
 KERNELS_TABLE(kernels_avx2, "avx2", kernels_avx2_usable);
+#else
+#include "runtime/kernels_isa.h"
+
+KERNELS_NONE(kernels_avx2, "avx2");
+#endif

@@ -1,11 +1,11 @@
 /* The kernels with AVX-512, its VNNI and its BF16, which multiplies weights and activations in bf16. Without the instruction
- * set at compile time the table is the plain one and never usable. */
+ * set at compile time the table is empty and never usable. */
+#ifdef __AVX512BF16__
 #include "runtime/kernels_avx512.h"
 #include "runtime/kernels_impl.h"
 
 #include <stdatomic.h>
 
-#ifdef __AVX512BF16__
 /* Pairs and sums that lie at every border of the definition: both orders of the two additions differ, sums round up to the
  * least normal number and just do not, operands are denormal, zeros have signs, infinities meet. */
 static int agrees(const uint16_t *w, const uint16_t *x, uint32_t acc)
@@ -41,8 +41,11 @@ int kernels_avx512bf16_agrees(void)
 	answer = good ? 1 : -1;
 	return good;
 }
-#else
-int kernels_avx512bf16_agrees(void) { return 0; }
-#endif
 
 KERNELS_TABLE(kernels_avx512bf16, "avx512bf16", kernels_avx512bf16_usable);
+#else
+#include "runtime/kernels_isa.h"
+
+int kernels_avx512bf16_agrees(void) { return 0; }
+KERNELS_NONE(kernels_avx512bf16, "avx512bf16");
+#endif

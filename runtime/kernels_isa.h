@@ -20,4 +20,8 @@ int kernels_avx512bf16_agrees(void);
 extern const struct kernels kernels_c, kernels_avx2, kernels_avx512, kernels_avx512vnni, kernels_avx512bf16;
 extern const struct kernels kernels_neon, kernels_neondot;
 
+/* A table that was built without its instruction set. */
+static inline int kernels_never_usable(void) { return 0; }
+#define KERNELS_NONE(symbol, text) const struct kernels symbol = { .name = text, .usable = kernels_never_usable }
+
 #endif

@@ -122,7 +122,8 @@ enum { WIDE_BLOCK_BYTES = PACK_GROUPS * PLANE_BYTES + 2 * LANES * (int)sizeof(fl
        CHUNK_MIN_TOKENS = 48,
        GROUP_PANELS = 4,               /* for a token or two memory sets the pace: four panels are four streams from
 					  it, and two for a few more tokens */
-       GROUP_TOKENS = PACKED_TILE_TOKENS == 8 ? 2 : 1, MAX_PANELS = 4,
+       GROUP_TOKENS = PACKED_TILE_TOKENS == 8 ? 2 : PACKED_TILE_TOKENS == 4 ? 1 : 0,
+       MAX_PANELS = 4,
        FIXED_TOO_LARGE = 0x5b800000 };   /* the bits of 2^56 */
 
 /* ---- activations ---- */
@@ -481,7 +482,7 @@ struct packed_kind {
 	X(type, PACKED_PANEL, 1) X(type, PACKED_PANEL, 2) X(type, PACKED_PANEL, 3) X(type, PACKED_PANEL, 4)             \
 	X(type, WIDE_PANEL, 3) X(type, WIDE_PANEL, 4)
 #else
-#define PACKED_SIZES_ONE(X, type) X(type, PACKED_GROUP, 1) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
+#define PACKED_SIZES_ONE(X, type) X(type, PACKED_PANEL, 1) X(type, WIDE_PANEL, 1)
 #endif
 #ifdef PACKED_PAIR_TOKENS   /* 6 */
 #define PACKED_SIZES(X, type)                                                                                           \
