@@ -143,20 +143,20 @@ int64_t stage_unit(const struct weight *w) { return w->form == PACK_ROWS ? 1 : P
 void stage_product(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, const float *bias,
 		   const struct act_rows *x, int64_t n, float *y, int64_t ldy)
 {
-	if (w->form == PACK_ROWS || w->form == PACK_BF16)
-		s->k->matmul(w, begin, end, bias, x->f, x->ld, n, y, ldy, s->scratch[thread]);
-	else
+	if (stage_reads_int8(w))
 		s->k->packed_matmul(w, begin, end, bias, x->q, x->ld8, n, y, ldy, s->scratch[thread]);
+	else
+		s->k->matmul(w, begin, end, bias, x->f, x->ld, n, y, ldy, s->scratch[thread]);
 }
 
 void stage_product_fixed(const struct stage *s, int thread, const struct weight *w, int64_t begin, int64_t end, int64_t run,
 			 const float *gate, const struct act_rows *x, int64_t n, int64_t *acc, int64_t *bad)
 {
 	int64_t lda = s->m->n_embd + 1;
-	if (w->form == PACK_ROWS || w->form == PACK_BF16)
-		s->k->matmul_fixed(w, begin, end, run, gate, x->f, x->ld, n, acc, lda, bad, s->scratch[thread]);
-	else
+	if (stage_reads_int8(w))
 		s->k->packed_fixed(w, begin, end, run, gate, x->q, x->ld8, n, acc, lda, bad, s->scratch[thread]);
+	else
+		s->k->matmul_fixed(w, begin, end, run, gate, x->f, x->ld, n, acc, lda, bad, s->scratch[thread]);
 }
 
 struct quantizing { const struct kernels *k; const float *x; int64_t ld, width, n; struct act_block *to; };

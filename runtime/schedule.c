@@ -261,7 +261,7 @@ static int64_t tokens_found(const struct replica *r, const struct sequence *q, i
 		copy_ids(q, n, KV_PAGE_TOKENS, ids);
 		struct page_match m = pages_find(r->pages, serial, ids, KV_PAGE_TOKENS);
 		if (m.n < KV_PAGE_TOKENS)
-			return n + (m.n > 0 ? m.n : 0);
+			return n + m.n;
 		*n_kept += !pages_is_held(r->pages, m.page);
 		serial = m.serial;
 		n += KV_PAGE_TOKENS;
