@@ -137,7 +137,7 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 		report_rates(s, g);
 		report_traffic(rows);
 	}
-	for (int64_t i = 0; i < g->n_requests; i++)
+	for (int64_t i = 0; i < g->n_answers; i++)
 		if (g->answers[i].finish == FINISH_ERROR)
 			return ERR(WORK, "prompt %lld: the model gave logits that are not numbers", (long long)i + 1);
 	return ERR_OK;
@@ -154,7 +154,7 @@ static enum err run_prompts(struct run *run, struct session *s)
 	TRY_OR(free_all, e, grid_traffic(s->grid, rows));
 	e = comm_agree(run->world, run->prompts ? report(run, s, &g, run->prompts, rows) : ERR_OK);
 free_all:
-	answers_free(g.answers, g.n_requests);
+	answers_free(g.answers, g.n_answers);
 	mem_free(g.all_logits);
 	return e;
 }

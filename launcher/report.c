@@ -90,7 +90,7 @@ enum err report_run_json(const struct session *s, const struct generation *g, co
 			 const char *const *prompts, const struct bytes *texts, json_t **out)
 {
 	json_t *results = json_array(), *communicators = json_array();
-	for (int64_t i = 0; i < g->n_requests; i++)
+	for (int64_t i = 0; i < g->n_answers; i++)
 		json_array_append_new(results, answer_json(&g->answers[i], prompts[i], &texts[i]));
 	for (int i = 0; i < GRID_TRAFFIC_ROWS; i++) {
 		const struct grid_traffic *r = &rows[i];

@@ -30,13 +30,15 @@ static enum err ask_body(struct comm *world, void *arg)
 	int64_t end = q->n_vocab * (rank + 1) * (rank + 1) / (size * size);
 	struct sampler *s;
 	enum err e = ERR_OK;
-	TRY(sampler_create(end - begin, size, &s));
+	TRY(sampler_create(end - begin, begin, 1, size, &s));
 	for (int i = 0; i < q->n_draws && !e; i++) {
 		int32_t token = -1, extremes[2];
+		enum sample_fault fault;
 		uint64_t best = kernels_best()->best_key(q->logits + begin, end - begin, begin);
 		comm_allreduce(world, &best, 1, COMM_U64, COMM_MAX);
-		e = sampler_choose(s, world, kernels_best(), q->logits + begin, end - begin, begin, best, &q->p, i, &token);
-		if (e)
+		struct sample_row row = { .logits = q->logits + begin, .best = best, .position = i, .p = &q->p };
+		e = sampler_choose(s, world, kernels_best(), &row, &token, &fault);
+		if (e || fault)
 			break;
 		extremes[0] = token, extremes[1] = -token;
 		if (i % 16 == 0) {   /* all ranks got the same */
@@ -331,12 +333,12 @@ TEST(seed_and_choice_and_position_each_change_the_draws)
 TEST(no_memory_is_an_error_and_nothing_leaks)
 {
 	struct sampler *s;
-	for (int nth = 1; nth <= 4; nth++) {
+	for (int nth = 1; nth <= 10; nth++) {
 		mem_fail_at(nth);
-		CHECK_ERR(sampler_create(100, 2, &s), MEMORY, "no memory");
+		CHECK_ERR(sampler_create(100, 0, 4, 2, &s), MEMORY, "no memory");
 	}
 	mem_fail_at(0);
-	CHECK_OK(sampler_create(0, 2, &s));
+	CHECK_OK(sampler_create(0, 0, 4, 2, &s));
 	sampler_destroy(s);
 	sampler_destroy(NULL);
 }

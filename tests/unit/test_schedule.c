@@ -179,7 +179,7 @@ static void begin(struct trace *t)
 	CU_ASSERT_EQUAL_FATAL(mem_alloc(MAX_REPLICAS, sizeof *t->cache, "cache", &t->cache), ERR_OK);
 	CU_ASSERT_EQUAL_FATAL(schedule_create(&t->l, &t->s), ERR_OK);
 	for (int i = 0; i < MAX_FLIGHT; i++)
-		CU_ASSERT_EQUAL_FATAL(step_create(slices, t->l.step_tokens * t->l.n_replicas, slices * pages_of(t->l.context),
+		CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ slices, t->l.step_tokens * t->l.n_replicas, slices * pages_of(t->l.context), 0 },
 						  &t->steps[i]), ERR_OK);
 }
 
@@ -309,7 +309,7 @@ TEST(a_short_prompt_does_not_wait_for_long_ones)
 	static int32_t prompts[9][4000], answers[9][100];
 	struct schedule *s = make(2000, 16, 4200, 512);
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(16, 512, 4000, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 16, 512, 4000, 0 }, &step), ERR_OK);
 	for (int i = 0; i < 8; i++) {
 		prompts[i][0] = i;
 		add(s, prompts[i], 4000, 100, answers[i]);
@@ -330,7 +330,7 @@ TEST(a_long_prompt_is_not_starved_by_short_ones)
 	struct schedule *s = make(40, 8, 1100, 64);
 	struct step *step;
 	int n_shorts = 0, steps = 0;
-	CU_ASSERT_EQUAL_FATAL(step_create(8, 64, 400, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 8, 64, 400, 0 }, &step), ERR_OK);
 	int32_t number = add(s, long_prompt, 1000, 4, answers[400]);
 	for (int got = 0; !got; steps++) {
 		for (int k = 0; k < 3 && n_shorts < 400; k++, n_shorts++) {
@@ -361,7 +361,7 @@ TEST(equal_prompts_are_computed_once)
 	struct schedule *s = make(32, 4, 150, 128);
 	struct schedule_counts counts;
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(4, 128, 32, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 4, 128, 32, 0 }, &step), ERR_OK);
 	for (int i = 0; i < 70; i++)
 		prompt[i] = i;
 	for (int i = 0; i < 3; i++) {
@@ -387,7 +387,7 @@ TEST(a_request_that_must_wait_is_not_passed)
 	static int32_t answers[3][4];
 	struct schedule *s = make(8, 4, 200, 192);
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(4, 192, 32, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 4, 192, 32, 0 }, &step), ERR_OK);
 	int32_t a = add(s, first, 128, 3, answers[0]), b = add(s, second, 160, 1, answers[1]);
 	add(s, third, 5, 1, answers[2]);
 	for (int i = 0; i < 3; i++) {
