@@ -3,6 +3,7 @@
  * Requests with penalties, biases, masks, stop tokens, several answers and log-probabilities, together and with scarce pages, get in
  * every layout the tokens, log-probabilities and digests that each answer gets alone on one rank. A request whose logits are
  * not numbers ends alone. */
+#include "base/json.h"
 #include "base/mem.h"
 #include "runtime/engine.h"
 #include "tests/kernel_data.h"
@@ -269,5 +270,60 @@ TEST(options_do_what_they_say)
 	answer_free(&a);
 }
 
+/* --- against transformers (tests/golden/make_sampling.py) --- */
+
+static int read_ids(const json_t *list, int32_t *to)
+{
+	for (size_t i = 0; i < json_array_size(list); i++)
+		to[i] = (int32_t)json_integer_value(json_array_get(list, i));
+	return (int)json_array_size(list);
+}
+
+static void check_logprobs(const json_t *golden, const struct answer *a)
+{
+	for (size_t i = 0; i < (size_t)a->n_tokens; i++) {
+		double chosen = json_real_value(json_array_get(json_object_get(golden, "logprobs"), i));
+		json_t *best = json_array_get(json_object_get(golden, "best"), i);
+		CU_ASSERT(fabs((double)a->logprobs[i].chosen - chosen) < 2e-4);
+		CU_ASSERT_EQUAL(a->logprobs[i].n, 5);
+		for (size_t k = 0; k < 5; k++)      /* two may stand the other way round when they are nearly equal */
+			CU_ASSERT(fabs((double)a->logprobs[i].best[k].logprob -
+				       json_real_value(json_array_get(json_array_get(best, k), 1))) < 2e-4);
+	}
+}
+
+TEST(greedy_answers_are_those_of_transformers)
+{
+	json_t *list;
+	CHECK_OK(json_parse_file(SOURCE_DIR "/tests/golden/sampling/golden.json", 1 << 20, ERR_IO, &list));
+	CU_ASSERT_EQUAL_FATAL(json_array_size(list), 18);
+	for (size_t i = 0; i < 18; i++) {
+		json_t *golden = json_array_get(list, i), *bias = json_object_get(golden, "bias");
+		int32_t prompt[MOST_PROMPT], tokens[MOST_NEW];
+		struct token_bias biases[3];
+		struct request r = { .prompt = prompt, .max_tokens = 30, .sample = { .logprobs = 6 }, .biases = biases };
+		r.n_prompt = read_ids(json_object_get(golden, "prompt"), prompt);
+		r.repetition_penalty = (float)json_real_value(json_object_get(golden, "repetition_penalty"));
+		r.min_tokens = json_integer_value(json_object_get(golden, "min_tokens"));
+		for (r.n_biases = 0; r.n_biases < (int)json_array_size(bias); r.n_biases++) {
+			json_t *pair = json_array_get(bias, (size_t)r.n_biases);
+			biases[r.n_biases] = (struct token_bias){ (int32_t)json_integer_value(json_array_get(pair, 0)),
+								  (float)json_real_value(json_array_get(pair, 1)) };
+		}
+		struct job j = { .model = MODELS "llama-untied", .layout = { .tp = 1 + (int)i % 3, .pp = 1, .dp = 1 }, .ranks = 1 + (int)i % 3,
+				 .sequences = 4, .step_tokens = 64, .requests = &r, .n = 1 };
+		run(&j);
+		int n = read_ids(json_object_get(golden, "tokens"), tokens);
+		CU_ASSERT_EQUAL_FATAL(j.n_answers, 1);
+		CU_ASSERT_EQUAL_FATAL(j.answers[0].n_tokens, n);
+		CU_ASSERT(!memcmp(j.answers[0].tokens, tokens, (size_t)n * sizeof *tokens));
+		CU_ASSERT_EQUAL(j.answers[0].finish, n < 30 ? FINISH_STOP : FINISH_LENGTH);
+		check_logprobs(golden, &j.answers[0]);
+		end_job(&j);
+	}
+	json_decref(list);
+}
+
 TEST_MAIN("sampling in all layouts", CASE(every_answer_is_the_one_it_gets_alone),
-	  CASE(logits_that_are_no_numbers_end_their_request_alone), CASE(options_do_what_they_say))
+	  CASE(logits_that_are_no_numbers_end_their_request_alone), CASE(options_do_what_they_say),
+	  CASE(greedy_answers_are_those_of_transformers))
