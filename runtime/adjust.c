@@ -64,69 +64,111 @@ enum err adjust_unpack(const int32_t *from, int64_t n, struct adjustments *out)
 
 static const uint32_t IN_PROMPT = 1u << 31;     /* below it: how often in the answer */
 
+/* A slot is a list of the tokens that its sequence has, in no order: a new token looks through it, logits are walked by it. */
+struct counted { int32_t at; uint32_t count; };   /* at: id - first_id */
+
 struct token_counts {
-	int64_t n_slots, n_local, first_id;
-	uint32_t *of;            /* (n_slots, n_local) */
+	int64_t n_local, first_id, room;
+	struct counted *lists;   /* (n_slots, room) */
+	int32_t *n;              /* (n_slots) */
+	int32_t *places;         /* (n_local), while a slot starts: where in its list, from 1; else 0 */
 };
 
-uint64_t token_counts_bytes(int64_t n_slots, int64_t n_local)
+static int64_t list_room(int64_t n_tokens, int64_t n_local) { return n_tokens < n_local ? n_tokens : n_local; }
+
+uint64_t token_counts_bytes(int64_t n_slots, int64_t n_tokens, int64_t n_local)
 {
-	return sizeof(struct token_counts) + (uint64_t)(n_slots * n_local) * sizeof(uint32_t);
+	return sizeof(struct token_counts) + (uint64_t)n_slots * sizeof(int32_t) + (uint64_t)n_local * sizeof(int32_t) +
+	       (uint64_t)(n_slots * list_room(n_tokens, n_local)) * sizeof(struct counted);
 }
 
-enum err token_counts_create(int64_t n_slots, int64_t n_local, int64_t first_id, struct token_counts **out)
+enum err token_counts_create(int64_t n_slots, int64_t n_tokens, int64_t n_local, int64_t first_id, struct token_counts **out)
 {
 	struct token_counts *c;
+	enum err e;
 	TRY(MEM_NEW(1, struct token_counts, &c));
-	*c = (struct token_counts){ n_slots, n_local, first_id, NULL };
-	enum err e = MEM_NEW((size_t)(n_slots * n_local), uint32_t, &c->of);
-	if (e) {
-		token_counts_destroy(c);
-		return e;
-	}
+	c->n_local = n_local;
+	c->first_id = first_id;
+	c->room = list_room(n_tokens, n_local);
+	TRY_OR(destroy, e, MEM_NEW((size_t)(n_slots * c->room), struct counted, &c->lists));
+	TRY_OR(destroy, e, MEM_NEW((size_t)n_slots, int32_t, &c->n));
+	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, int32_t, &c->places));
 	*out = c;
 	return ERR_OK;
+destroy:
+	token_counts_destroy(c);
+	return e;
 }
 
 void token_counts_destroy(struct token_counts *c)
 {
 	if (!c)
 		return;
-	mem_free(c->of);
+	mem_free(c->lists);
+	mem_free(c->n);
+	mem_free(c->places);
 	mem_free(c);
 }
 
-void token_counts_note(struct token_counts *c, const struct adjustments *a, const int32_t *tokens, int64_t n)
+static int is_local(const struct token_counts *c, int32_t token) { return token >= c->first_id && token < c->first_id + c->n_local; }
+
+/* While the slot starts. */
+static struct counted *find_or_add(struct token_counts *c, struct counted *list, int32_t *n, int32_t token)
 {
+	int32_t at = (int32_t)(token - c->first_id), *place = &c->places[at];
+	if (!*place) {
+		list[*n] = (struct counted){ at, 0 };
+		*place = ++*n;
+	}
+	return &list[*place - 1];
+}
+
+static void start_slot(struct token_counts *c, const struct adjustments *a, struct counted *list, int32_t *n)
+{
+	*n = 0;
+	for (int32_t i = 0; i < a->n_prompt; i++)
+		if (is_local(c, a->prompt[i]))
+			find_or_add(c, list, n, a->prompt[i])->count |= IN_PROMPT;
+	for (int32_t i = 0; i < a->n_answer; i++)
+		if (is_local(c, a->answer[i]))
+			find_or_add(c, list, n, a->answer[i])->count++;
+	for (int32_t i = 0; i < *n; i++)
+		c->places[list[i].at] = 0;
+}
+
+void token_counts_note(struct token_counts *c, const struct adjustments *a, const int32_t *tokens, int64_t n_tokens)
+{
+	struct counted *list = c->lists + a->slot * c->room;
+	int32_t *n = &c->n[a->slot], k;
 	if (!adjust_counts(a))
 		return;
-	uint32_t *of = c->of + a->slot * c->n_local;
 	if (a->n_prompt > 0) {
-		memset(of, 0, (size_t)c->n_local * sizeof *of);
-		tokens = a->answer;
-		n = a->n_answer;
+		start_slot(c, a, list, n);
+		return;
 	}
-	for (int64_t i = 0; i < a->n_prompt; i++)
-		if (a->prompt[i] >= c->first_id && a->prompt[i] < c->first_id + c->n_local)
-			of[a->prompt[i] - c->first_id] |= IN_PROMPT;
-	for (int64_t i = 0; i < n; i++)
-		if (tokens[i] >= c->first_id && tokens[i] < c->first_id + c->n_local)
-			of[tokens[i] - c->first_id]++;
+	for (int64_t i = 0; i < n_tokens; i++) {
+		if (!is_local(c, tokens[i]))
+			continue;
+		for (k = 0; k < *n && list[k].at != tokens[i] - c->first_id; k++)
+			;
+		if (k == *n)
+			list[(*n)++] = (struct counted){ (int32_t)(tokens[i] - c->first_id), 0 };
+		list[k].count++;
+	}
 }
 
 /* --- logits --- */
 
-static void penalise(const struct adjustments *a, const uint32_t *of, int64_t n, float *l)
+static void penalise(const struct adjustments *a, const struct counted *list, int32_t n, float *l)
 {
-	for (int64_t i = 0; i < n; i++) {
-		uint32_t count = of[i] & ~IN_PROMPT;
-		if (!of[i])
-			continue;
+	for (int32_t i = 0; i < n; i++) {
+		float *x = &l[list[i].at];
+		uint32_t count = list[i].count & ~IN_PROMPT;
 		if (a->repetition != 1)
-			l[i] = l[i] < 0 ? l[i] * a->repetition : l[i] / a->repetition;
-		l[i] -= a->frequency * (float)count;
+			*x = *x < 0 ? *x * a->repetition : *x / a->repetition;
+		*x -= a->frequency * (float)count;
 		if (count)
-			l[i] -= a->presence;
+			*x -= a->presence;
 	}
 }
 
@@ -144,7 +186,7 @@ void adjust_logits(const struct adjustments *a, const struct token_counts *c, co
 {
 	memcpy(to, logits, (size_t)c->n_local * sizeof *to);
 	if (adjust_counts(a))
-		penalise(a, c->of + a->slot * c->n_local, c->n_local, to);
+		penalise(a, c->lists + a->slot * c->room, c->n[a->slot], to);
 	for (int32_t i = 0; i < a->n_biases; i++) {
 		int64_t at = a->biases[i].token - c->first_id;
 		if (at >= 0 && at < c->n_local)

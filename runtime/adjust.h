@@ -41,10 +41,10 @@ void adjust_pack(const struct adjustments *a, int32_t *to);
 /* Borrows from n ints at `from`. ERR_BUG when they do not add up. */
 enum err adjust_unpack(const int32_t *from, int64_t n, struct adjustments *out);
 
-/* How often each sequence has each token of this rank's part of the vocabulary. */
+/* How often each sequence, of up to n_tokens, has each token of this rank's part of the vocabulary. */
 struct token_counts;
-uint64_t token_counts_bytes(int64_t n_slots, int64_t n_local);
-enum err token_counts_create(int64_t n_slots, int64_t n_local, int64_t first_id, struct token_counts **out);
+uint64_t token_counts_bytes(int64_t n_slots, int64_t n_tokens, int64_t n_local);
+enum err token_counts_create(int64_t n_slots, int64_t n_tokens, int64_t n_local, int64_t first_id, struct token_counts **out);
 void token_counts_destroy(struct token_counts *c);       /* takes NULL */
 /* Starts the slot when the adjustments bring its tokens, else adds the n `tokens` to its answer. Nothing unless they count. */
 void token_counts_note(struct token_counts *c, const struct adjustments *a, const int32_t *tokens, int64_t n);

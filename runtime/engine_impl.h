@@ -12,6 +12,7 @@ struct active {
 	int32_t number;               /* the schedule's */
 	int flying;                   /* in a step that is under way */
 	int gone;                     /* cancelled while flying: a.finish says why it will end */
+	int is_sibling;               /* of an answer that has begun */
 	int siblings;                 /* answers of the request that start when this one has its first token */
 	struct active *next;          /* among those that are due */
 };

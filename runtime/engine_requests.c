@@ -109,12 +109,13 @@ static enum err make_answer(const struct engine *e, struct active *q)
 	return q->r.sample.logprobs ? MEM_NEW((size_t)room, struct sample_logprobs, &q->a.logprobs) : ERR_OK;
 }
 
-static enum err add(struct engine *e, const struct request *r, int siblings)
+static enum err add(struct engine *e, const struct request *r, int siblings, int is_sibling)
 {
 	struct active *q;
 	enum err er;
 	TRY(active_new(e, r, &q));
 	q->siblings = siblings;
+	q->is_sibling = is_sibling;
 	TRY_OR(free_it, er, make_answer(e, q));
 	TRY_OR(free_it, er, schedule_add(e->schedule, &q->r, &q->number));
 	if (q->number >= e->n_numbers) {
@@ -139,13 +140,17 @@ static void tell_done(struct engine *e, struct answer *a)
 	answer_free(a);
 }
 
-/* n answers of a request, from choice `first` on, that never run. */
-static void tell_never(struct engine *e, const struct request *r, uint32_t first, int n, enum finish why, const char *error)
+/* n answers of a request, from choice `first` on, that never run. The error of one that is refused is the last one recorded. */
+static void tell_never(struct engine *e, const struct request *r, uint32_t first, int n, enum finish why)
 {
+	struct err_record record = *err_last();
 	for (int i = 0; i < n; i++) {
 		struct answer a = { .tag = r->tag, .choice = first + (uint32_t)i, .n_prompt = r->n_prompt, .finish = why };
-		if (error && mem_copy_string(error, &a.error))
-			a.error = NULL;      /* no memory for the sentence: the reason must do */
+		if (why == FINISH_REFUSED) {
+			a.code = record.code;
+			if (mem_copy_string(record.sentence, &a.error))
+				a.error = NULL;      /* no memory for the sentence: the code must do */
+		}
 		tell_done(e, &a);
 	}
 }
@@ -157,12 +162,9 @@ static void admit(struct engine *e, const struct request *r)
 	if (!er && r->all_logits && (!e->calls->all_logits || n > 1))
 		er = ERR(WORK, "logits of all positions are for one answer of one request, and not made room for here");
 	if (!er)
-		er = add(e, r, n - 1);
-	if (er) {
-		char sentence[ERR_SENTENCE_BYTES];
-		memcpy(sentence, err_sentence(), strlen(err_sentence()) + 1);
-		tell_never(e, r, r->sample.choice, n, FINISH_REFUSED, sentence);
-	}
+		er = add(e, r, n - 1, 0);
+	if (er)
+		tell_never(e, r, r->sample.choice, n, FINISH_REFUSED);
 }
 
 /* As many wait as may run: enough for the schedule to choose from, and no more memory than that. */
@@ -180,8 +182,8 @@ static void admit_sibling(struct engine *e)
 	first->r.sample.choice++;
 	if (--first->siblings == 0)
 		e->due = first->next;
-	if (add(e, &first->r, 0))
-		tell_never(e, &first->r, first->r.sample.choice, 1, FINISH_REFUSED, err_sentence());
+	if (add(e, &first->r, 0, 1))
+		tell_never(e, &first->r, first->r.sample.choice, 1, FINISH_REFUSED);
 	if (first->siblings == 0)
 		active_free(first);
 }
@@ -212,7 +214,7 @@ static void let_siblings_start(struct engine *e, struct active *q)
 	if (!q->siblings)
 		return;
 	if (active_new(e, &q->r, &template)) {
-		tell_never(e, &q->r, q->a.choice + 1, q->siblings, FINISH_REFUSED, err_sentence());
+		tell_never(e, &q->r, q->a.choice + 1, q->siblings, FINISH_REFUSED);
 	} else {
 		template->siblings = q->siblings;
 		while (*end)
@@ -236,7 +238,7 @@ static void end(struct engine *e, struct active *q, enum finish why)
 	if (q->siblings && why != FINISH_CANCELLED && why != FINISH_DROPPED)
 		let_siblings_start(e, q);
 	else
-		tell_never(e, &q->r, q->a.choice + 1, q->siblings, why, NULL);
+		tell_never(e, &q->r, q->a.choice + 1, q->siblings, why);
 	q->siblings = 0;
 	tell_done(e, &q->a);
 }
@@ -262,7 +264,7 @@ static void end_due(struct engine *e, const void *tag, int all, enum finish why)
 			continue;
 		}
 		*at = t->next;
-		tell_never(e, &t->r, t->r.sample.choice + 1, t->siblings, why, NULL);
+		tell_never(e, &t->r, t->r.sample.choice + 1, t->siblings, why);
 		active_free(t);
 	}
 }
@@ -292,7 +294,7 @@ static void drop_waiting(struct engine *e)
 {
 	for (int64_t i = 0; i < e->n_numbers; i++) {
 		struct active *q = e->of_number[i];
-		if (q && !q->gone && q->a.n_tokens == 0 && schedule_is_waiting(e->schedule, q->number))
+		if (q && !q->gone && !q->is_sibling && q->a.n_tokens == 0 && schedule_is_waiting(e->schedule, q->number))
 			cut_short(e, q, FINISH_DROPPED);
 	}
 }

@@ -43,7 +43,7 @@ static void done(void *arg, struct answer *a)
 	struct array *x = arg;
 	if (a->finish == FINISH_REFUSED && !x->error) {     /* no memory: all else was checked before */
 		x->record = *err_last();
-		x->error = x->record.code;
+		x->error = a->code;
 	}
 	x->g->answers[index_of(x, a)] = *a;
 	a->tokens = NULL;

@@ -175,7 +175,7 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 	TRY(check_arithmetic(w, wish->arithmetic));
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
-	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences,
+	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences, .context = p.context,
 					  .kv_type = wish->kv_type,
 					  .int8_rows = wish->arithmetic != ARITHMETIC_F32 && has_quantised_weights(w) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)

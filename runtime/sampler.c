@@ -32,14 +32,14 @@ struct choice {
 	const struct sample_params *p;
 };
 
-int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int n_ranks)
+int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int64_t n_tokens, int n_ranks)
 {
 	return (int64_t)sizeof(struct sampler) + n_local * 3 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t) +
 	       n_ranks * (int64_t)sizeof(struct best_part) + 2 * n_ranks * (int64_t)sizeof(size_t) +
-	       (int64_t)token_counts_bytes(n_slots, n_local);
+	       (int64_t)token_counts_bytes(n_slots, n_tokens, n_local);
 }
 
-static enum err create_room(struct sampler *s, int64_t n_slots)
+static enum err create_room(struct sampler *s, int64_t n_slots, int64_t n_tokens)
 {
 	TRY(MEM_NEW((size_t)s->n_local, float, &s->scaled));
 	TRY(MEM_NEW((size_t)s->n_local, float, &s->share));
@@ -52,10 +52,10 @@ static enum err create_room(struct sampler *s, int64_t n_slots)
 		s->part_bytes[r] = sizeof *s->parts;
 		s->part_offsets[r] = (size_t)r * sizeof *s->parts;
 	}
-	return token_counts_create(n_slots, s->n_local, s->first_id, &s->counts);
+	return token_counts_create(n_slots, n_tokens, s->n_local, s->first_id, &s->counts);
 }
 
-enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int n_ranks, struct sampler **out)
+enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int64_t n_tokens, int n_ranks, struct sampler **out)
 {
 	struct sampler *s;
 	if (n_local < 0 || n_ranks < 1)
@@ -64,7 +64,7 @@ enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int 
 	s->n_local = n_local;
 	s->first_id = first_id;
 	s->n_ranks = n_ranks;
-	enum err e = create_room(s, n_slots);
+	enum err e = create_room(s, n_slots, n_tokens);
 	if (e) {
 		sampler_destroy(s);
 		return e;

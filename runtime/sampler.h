@@ -50,9 +50,9 @@ struct sample_row {
 };
 
 struct sampler;
-/* For this rank's n_local tokens of the vocabulary, ids first_id .., of up to n_slots sequences. No allocation later. */
-int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int n_ranks);    /* of memory that it takes */
-enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int n_ranks, struct sampler **out);
+/* For this rank's n_local tokens of the vocabulary, ids first_id .., of up to n_slots sequences of n_tokens. No allocation later. */
+int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int64_t n_tokens, int n_ranks);    /* of memory that it takes */
+enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int64_t n_tokens, int n_ranks, struct sampler **out);
 void sampler_destroy(struct sampler *s);
 /* Counts a slice's n tokens for penalties, as token_counts_note; before its row is chosen from. */
 void sampler_note(struct sampler *s, const struct adjustments *a, const int32_t *tokens, int64_t n);

@@ -69,6 +69,7 @@ struct answer {
 	uint64_t digest;              /* of all logits used */
 	struct sample_logprobs *logprobs;   /* NULL, or (n_tokens) when asked for; owned likewise */
 	char *error;                  /* a sentence, or NULL; owned likewise */
+	enum err code;                /* why it was refused */
 };
 void answer_free(struct answer *a);   /* what it owns */
 

@@ -74,7 +74,7 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
 #undef X
 	if (s->last_stage)
-		bytes += sampler_bytes(range_size(s->vocab), limits->sequences, l->tp);
+		bytes += sampler_bytes(range_size(s->vocab), limits->sequences, limits->context, l->tp);
 	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
 	return (uint64_t)bytes + experts;
 }
@@ -147,7 +147,7 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 		TRY_OR(destroy, e, experts_create(st));
 	if (st->shard.last_stage)
 		TRY_OR(destroy, e, sampler_create(range_size(st->shard.vocab), st->shard.vocab.begin, limits->sequences,
-						  g->layout.tp, &st->sampler));
+						  limits->context, g->layout.tp, &st->sampler));
 	rope_frequencies(m, weights->rope_factors, st->rope_freq);
 	st->buffer_bytes = arena_used_bytes(st->arena);
 	st->weights = weights;

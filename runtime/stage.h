@@ -16,6 +16,7 @@
 struct stage_limits {
 	int64_t step_tokens;      /* most tokens of one replica in one step */
 	int64_t sequences;        /* most slices of one replica in one step */
+	int64_t context;          /* most tokens of one sequence */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
 	enum kv_type kv_type;
 	int int8_rows;            /* room for activations as int8, for packed weights */

@@ -105,6 +105,7 @@ static void done(void *arg, struct answer *a)
 	CU_ASSERT_FATAL(a->choice - (uint32_t)i < (uint32_t)n_of(i));
 	s->done[i][a->choice - (uint32_t)i]++;
 	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->error != NULL);
+	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->code == ERR_WORK);
 	if (a->choice != (uint32_t)i)
 		return;
 	s->finish[i] = a->finish;

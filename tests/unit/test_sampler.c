@@ -45,7 +45,7 @@ static enum err ask_body(struct comm *world, void *arg)
 	int64_t end = q->n_vocab * (rank + 1) * (rank + 1) / (size * size);
 	struct sampler *s;
 	enum err e = ERR_OK;
-	TRY(sampler_create(end - begin, begin, 3, size, &s));
+	TRY(sampler_create(end - begin, begin, 3, 80, size, &s));
 	if (q->adjust)
 		tell(s, q);
 	for (int i = 0; i < q->n_draws && !e; i++) {
@@ -536,12 +536,12 @@ TEST(adjustments_travel_whole_and_broken_ones_are_refused)
 TEST(no_memory_is_an_error_and_nothing_leaks)
 {
 	struct sampler *s;
-	for (int nth = 1; nth <= 10; nth++) {
+	for (int nth = 1; nth <= 12; nth++) {
 		mem_fail_at(nth);
-		CHECK_ERR(sampler_create(100, 0, 4, 2, &s), MEMORY, "no memory");
+		CHECK_ERR(sampler_create(100, 0, 4, 50, 2, &s), MEMORY, "no memory");
 	}
 	mem_fail_at(0);
-	CHECK_OK(sampler_create(0, 0, 4, 2, &s));
+	CHECK_OK(sampler_create(0, 0, 4, 50, 2, &s));
 	sampler_destroy(s);
 	sampler_destroy(NULL);
 }
