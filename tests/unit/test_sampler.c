@@ -463,7 +463,7 @@ static void check_token(const float *adjusted, int n_vocab, const struct sample_
 
 TEST(all_options_together_agree_with_double_and_between_layouts)
 {
-	enum { DRAWS = 8, ROUNDS = 300 };
+	enum { DRAWS = 4, ROUNDS = 120 };
 	static const int ranks[] = { 1, 2, 3, 5 };
 	for (int round = 0; round < ROUNDS; round++) {
 		int n_vocab = round % 3 ? MAX_VOCAB : 20 + (int)random_below(300);
