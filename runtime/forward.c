@@ -605,11 +605,33 @@ static enum err sum_up(struct stage *s, int64_t n)
 	return comm_allreduce(tp, s->digests, (size_t)n, COMM_U64, COMM_SUM);
 }
 
-static enum err sample(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results)
+/* Chooses from row `at` of s->logits. */
+static enum err choose(struct stage *s, const struct step *step, const struct slice *sl, int64_t at, struct step_results *out)
 {
 	struct comm *tp = s->grid->axis[AXIS_TP];
-	int64_t V = range_size(s->shard.vocab), first = s->shard.vocab.begin, n = pick_rows(s, step), at = 0;
-	*n_results = (int32_t)n;
+	struct adjustments adjust;
+	struct sample_row row = { .logits = s->logits + at * range_size(s->shard.vocab), .best = s->best_keys[at],
+				  .position = s->rows[at].pos + 1, .p = &sl->sample };
+	struct step_result *r = &out->of[out->n++];
+	enum sample_fault fault;
+	*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
+	if (sl->n_extra) {
+		TRY(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &adjust));
+		row.adjust = &adjust;
+		sampler_note(s->sampler, &adjust, step->tokens + sl->first_token, sl->n_tokens);
+	}
+	TRY(sampler_choose(s->sampler, tp, s->k, &row, &r->token, &fault));
+	r->fault = (int32_t)fault;
+	if (!sl->sample.logprobs)
+		return ERR_OK;
+	struct sample_logprobs *logprobs = &out->logprobs[out->n_logprobs++];
+	*logprobs = (struct sample_logprobs){ 0 };
+	return fault ? ERR_OK : sampler_logprobs(s->sampler, tp, s->k, &row, r->token, logprobs);
+}
+
+static enum err sample(struct stage *s, const struct step *step, struct step_results *out)
+{
+	int64_t n = pick_rows(s, step);
 	if (n == 0)
 		return ERR_OK;
 	if (n > s->logits_rows)
@@ -618,16 +640,8 @@ static enum err sample(struct stage *s, const struct step *step, struct step_res
 	TRY(sum_up(s, n));
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
-		if (sl->replica != s->grid->me.dp || !(sl->flags & SLICE_SAMPLE))
-			continue;
-		struct step_result *r = &results[at];
-		*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
-		enum err e = sampler_choose(s->sampler, tp, s->k, s->logits + at * V, V, first, s->best_keys[at], &sl->sample,
-					    s->rows[at].pos + 1, &r->token);
-		if (e && e != ERR_WORK)
-			return e;
-		r->error = (int32_t)e;
-		at++;
+		if (sl->replica == s->grid->me.dp && sl->flags & SLICE_SAMPLE)
+			TRY(choose(s, step, sl, out->n, out));
 	}
 	return ERR_OK;
 }
@@ -662,10 +676,10 @@ static enum err give_all_logits(struct stage *s, float *out)
 	return ERR_OK;
 }
 
-enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits)
+enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
 {
 	int want_all = 0;
-	*n_results = 0;
+	out->n = out->n_logprobs = 0;
 	stage_copy_pages(s, step);
 	gather_rows(s, step);
 	if (s->n_rows == 0 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout)))
@@ -680,5 +694,5 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 		return send_on(s);
 	if (want_all)
 		TRY(give_all_logits(s, all_logits));
-	return sample(s, step, results, n_results);
+	return sample(s, step, out);
 }

@@ -12,7 +12,7 @@
  * Draw. The token with the greatest log-mass + Gumbel noise is a draw from the softmax over the tokens that are left
  * (Gumbel; see Maddison, Tarlow, Minka: A* sampling, NIPS 2014, section 2); noise depends on (seed, choice, position,
  * token) alone. */
-#include "runtime/sampler.h"
+#include "runtime/sampler_impl.h"
 
 #include "base/mem.h"
 
@@ -21,14 +21,7 @@
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 64 };
 
-static const double ONE_MASS = 0x1p40;
 static const uint64_t NAN_KEY = UINT64_MAX;
-
-struct sampler {
-	int64_t n_local;          /* room */
-	float *scaled, *share;    /* (n_local): (logit - best) / temperature, and its exp */
-	uint64_t *histogram;      /* (2 * DIGITS): counts, then masses */
-};
 
 /* What one choice works on. */
 struct choice {
@@ -39,27 +32,45 @@ struct choice {
 	const struct sample_params *p;
 };
 
-int64_t sampler_bytes(int64_t n_local)
+int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int64_t n_tokens, int n_ranks)
 {
-	return (int64_t)sizeof(struct sampler) + n_local * 2 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t);
+	return (int64_t)sizeof(struct sampler) + n_local * 3 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t) +
+	       n_ranks * (int64_t)sizeof(struct best_part) + 2 * n_ranks * (int64_t)sizeof(size_t) +
+	       (int64_t)token_counts_bytes(n_slots, n_tokens, n_local);
 }
 
-enum err sampler_create(int64_t n_local, int n_ranks, struct sampler **out)
+static enum err create_room(struct sampler *s, int64_t n_slots, int64_t n_tokens)
+{
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->scaled));
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->share));
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->adjusted));
+	TRY(MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	TRY(MEM_NEW((size_t)s->n_ranks, struct best_part, &s->parts));
+	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_bytes));
+	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_offsets));
+	for (int r = 0; r < s->n_ranks; r++) {
+		s->part_bytes[r] = sizeof *s->parts;
+		s->part_offsets[r] = (size_t)r * sizeof *s->parts;
+	}
+	return token_counts_create(n_slots, n_tokens, s->n_local, s->first_id, &s->counts);
+}
+
+enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int64_t n_tokens, int n_ranks, struct sampler **out)
 {
 	struct sampler *s;
-	enum err e;
 	if (n_local < 0 || n_ranks < 1)
 		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", n_local, n_ranks);
 	TRY(MEM_NEW(1, struct sampler, &s));
 	s->n_local = n_local;
-	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->scaled));
-	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->share));
-	TRY_OR(destroy, e, MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	s->first_id = first_id;
+	s->n_ranks = n_ranks;
+	enum err e = create_room(s, n_slots, n_tokens);
+	if (e) {
+		sampler_destroy(s);
+		return e;
+	}
 	*out = s;
 	return ERR_OK;
-destroy:
-	sampler_destroy(s);
-	return e;
 }
 
 void sampler_destroy(struct sampler *s)
@@ -68,8 +79,29 @@ void sampler_destroy(struct sampler *s)
 		return;
 	mem_free(s->scaled);
 	mem_free(s->share);
+	mem_free(s->adjusted);
 	mem_free(s->histogram);
+	mem_free(s->parts);
+	mem_free(s->part_bytes);
+	mem_free(s->part_offsets);
+	token_counts_destroy(s->counts);
 	mem_free(s);
+}
+
+void sampler_note(struct sampler *s, const struct adjustments *a, const int32_t *tokens, int64_t n)
+{
+	token_counts_note(s->counts, a, tokens, n);
+}
+
+const char *sample_fault_text(int32_t fault)
+{
+	switch (fault) {
+	case SAMPLE_GOOD: return "no fault";
+	case SAMPLE_NAN: return "the model's logits hold a NaN";
+	case SAMPLE_INFINITE: return "the model's logits are infinite";
+	case SAMPLE_NONE_ALLOWED: return "no token may be chosen: all are masked, banned or out of range";
+	default: return "an unknown fault";
+	}
 }
 
 uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint32_t token)
@@ -88,39 +120,19 @@ uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint3
 	return (uint64_t)c[1] << 32 | c[0];
 }
 
-static uint64_t token_key(float logit, int64_t id)
-{
-	union { float f; uint32_t u; } v = { logit + 0.0f };   /* -0 becomes +0 */
-	if (logit != logit)
-		return NAN_KEY;
-	uint32_t ordered = v.u & 0x80000000u ? ~v.u : v.u | 0x80000000u;
-	return (uint64_t)ordered << 32 | (uint32_t)~(uint32_t)id;
-}
-
-static float key_logit(uint64_t key)
-{
-	uint32_t ordered = (uint32_t)(key >> 32);
-	union { uint32_t u; float f; } v = { ordered & 0x80000000u ? ordered & 0x7fffffffu : ~ordered };
-	return v.f;
-}
-
-static int32_t key_token(uint64_t key) { return (int32_t)~(uint32_t)key; }
-
-static uint64_t mass_of(float share) { return share > 0 ? (uint64_t)((double)share * ONE_MASS + 0.5) : 0; }
-
 static void fill_histogram(const struct choice *c, uint64_t floor, uint64_t prefix, int shift)
 {
 	struct sampler *s = c->s;
 	for (int i = 0; i < 2 * DIGITS; i++)
 		s->histogram[i] = 0;
 	for (int64_t i = 0; i < c->n_local; i++) {
-		uint64_t key = token_key(c->logits[i], c->first_id + i);
+		uint64_t key = sampler_key(c->logits[i], c->first_id + i);
 		int below = shift + DIGIT_BITS;
 		if (key < floor || (below < KEY_BITS && key >> below != prefix))
 			continue;
 		uint64_t digit = key >> shift & (DIGITS - 1);
 		s->histogram[digit]++;
-		s->histogram[DIGITS + digit] += mass_of(s->share[i]);
+		s->histogram[DIGITS + digit] += sampler_mass(s->share[i]);
 	}
 }
 
@@ -178,7 +190,7 @@ static void best_draw(const struct choice *c, uint64_t cut, float min_share, dou
 	*id = -1;
 	for (int64_t i = 0; i < c->n_local; i++) {
 		int64_t token = c->first_id + i;
-		if (!(s->share[i] > 0) || s->share[i] < min_share || token_key(c->logits[i], token) < cut)
+		if (!(s->share[i] > 0) || s->share[i] < min_share || sampler_key(c->logits[i], token) < cut)
 			continue;
 		uint64_t bits = sampler_random(c->p->seed, c->p->choice, (uint64_t)c->position, (uint32_t)token);
 		double u = ((double)(bits >> 12) + 0.5) * 0x1p-52;
@@ -207,31 +219,48 @@ static enum err agree_on_draw(const struct choice *c, double score, int64_t id, 
 	return ERR_OK;
 }
 
-enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const float *logits, int64_t n_local,
-			int64_t first_id, uint64_t best, const struct sample_params *p, int64_t position, int32_t *token)
+/* Draws from adjusted logits whose greatest is `top`. */
+static enum err draw(const struct choice *c, const struct kernels *k, float top, int32_t *token)
 {
-	struct choice c = { s, tp, logits, n_local, first_id, position, p };
+	struct sampler *s = c->s;
 	uint64_t cut = 0;
 	double score;
 	int64_t id;
-	if (n_local > s->n_local)
-		return ERR(BUG, "%" PRId64 " logits in a sampler made for %" PRId64, n_local, s->n_local);
-	if (best == NAN_KEY)
-		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", position);
+	for (int64_t i = 0; i < c->n_local; i++)
+		s->scaled[i] = (c->logits[i] - top) / c->p->temperature;
+	k->exp(s->scaled, s->share, c->n_local);
+	if (c->p->top_k > 0)
+		TRY(find_cut(c, 0, (uint64_t)c->p->top_k, 0, &cut));
+	if (c->p->top_p < 1)
+		TRY(find_cut(c, cut, 0, c->p->top_p, &cut));
+	best_draw(c, cut, c->p->min_p < 1 ? c->p->min_p : 1, &score, &id);
+	return agree_on_draw(c, score, id, token);
+}
+
+enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const struct sample_row *row, int32_t *token,
+			enum sample_fault *fault)
+{
+	struct choice c = { s, tp, row->logits, s->n_local, s->first_id, row->position, row->p };
+	uint64_t best = row->best;
+	*fault = SAMPLE_GOOD;
 	if (best == 0)
-		return ERR(BUG, "no rank holds logits for position %" PRId64, position);
-	float top = key_logit(best);
-	if (!(p->temperature > 0) || !isfinite(top)) {   /* infinite logits leave nothing to draw */
-		*token = key_token(best);
+		return ERR(BUG, "no rank holds logits for position %" PRId64, row->position);
+	if (best == NAN_KEY || !isfinite(sampler_key_logit(best))) {
+		*fault = best == NAN_KEY ? SAMPLE_NAN : SAMPLE_INFINITE;
 		return ERR_OK;
 	}
-	for (int64_t i = 0; i < n_local; i++)
-		s->scaled[i] = (logits[i] - top) / p->temperature;
-	k->exp(s->scaled, s->share, n_local);
-	if (p->top_k > 0)
-		TRY(find_cut(&c, 0, (uint64_t)p->top_k, 0, &cut));
-	if (p->top_p < 1)
-		TRY(find_cut(&c, cut, 0, p->top_p, &cut));
-	best_draw(&c, cut, p->min_p < 1 ? p->min_p : 1, &score, &id);
-	return agree_on_draw(&c, score, id, token);
+	if (row->adjust) {
+		adjust_logits(row->adjust, s->counts, row->logits, s->adjusted);
+		c.logits = s->adjusted;
+		best = k->best_key(s->adjusted, s->n_local, s->first_id);
+		TRY(comm_allreduce(tp, &best, 1, COMM_U64, COMM_MAX));
+	}
+	float top = sampler_key_logit(best);
+	if (best == NAN_KEY || !isfinite(top))
+		*fault = SAMPLE_NONE_ALLOWED;
+	else if (!(row->p->temperature > 0))
+		*token = sampler_key_token(best);
+	else
+		return draw(&c, k, top, token);
+	return ERR_OK;
 }

@@ -17,6 +17,7 @@
 struct stage_limits {
 	int64_t step_tokens;      /* most tokens of one replica in one step */
 	int64_t sequences;        /* most slices of one replica in one step */
+	int64_t context;          /* most tokens of one sequence */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
 	enum kv_type kv_type;
 	int int8_rows;            /* room for activations as int8, for packed weights */
@@ -89,10 +90,10 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 enum err stage_join(struct stage *s);
 void stage_destroy(struct stage *s);
 
-/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage results
- * [0, *n_results) are filled, one per slice that samples, in order, the same on all tp ranks. all_logits: NULL, or room for
+/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage *out gets
+ * a result per slice that samples, in order, the same on all tp ranks; else none. all_logits: NULL, or room for
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
-enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits);
+enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 
 /* --- between stage.c, forward.c and experts.c --- */
 /* Makes the step's copies of pages of this replica, in their order within every layer. */
