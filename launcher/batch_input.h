@@ -73,6 +73,9 @@ void batch_request_free(struct batch_request *r);
 uint64_t batch_input_lines(const struct batch_input *in);  /* read so far */
 /* Of all lines read so far; the same however the bytes came, and whether or not the last line ends in a newline. */
 uint64_t batch_input_digest(const struct batch_input *in);
+/* The digest of the first `lines` lines of a file, without looking at them; *read_lines is less where there are less. */
+enum err batch_input_skim(const struct batch_input_config *c, uint64_t lines, uint64_t *read_lines,
+			  uint64_t *digest);
 /* Reads standard input, or any fd, to its end: for ranks that do not read the batch. */
 void batch_input_drain(int fd);
 

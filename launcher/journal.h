@@ -20,6 +20,8 @@
  *
  *     journal_create(&config, &j)
  *     do journal_acquire(j, now, &state) while state is JOURNAL_WAITS: say journal_holder(j) once, sleep a second
+ *     the input is a file and journal_known_lines(j) > 0:
+ *             batch_input_skim(&input, journal_known_lines(j), &lines, &digest), journal_input(j, lines, digest)
  *     for each line of the input, as batch_input_next gives it:
  *             journal_input(j, lines read so far, batch_input_digest(in))
  *             state is JOURNAL_OURS and not journal_has(j, line): make its result, then journal_append(j, line, ...)
@@ -68,6 +70,9 @@ int64_t journal_created(const struct journal *j);
 /* Of identity; for ids that are the same in every run (batch_output.h). */
 uint64_t journal_fingerprint(const struct journal *j);
 
+/* How far an earlier run had read the input. Until journal_input has seen the same digest there, results are taken but not
+ * committed, lest those of another input get into the journal; a file is skimmed first, so that it costs nothing. */
+uint64_t journal_known_lines(const struct journal *j);
 /* `lines` of the input were read, with this digest. ERR_WORK when the journal belongs to another input. */
 enum err journal_input(struct journal *j, uint64_t lines, uint64_t digest);
 /* There are no more. ERR_WORK when the journal's input had more. */

@@ -297,9 +297,11 @@ void claim_release(struct claim *c)
 {
 	if (!c->me.epoch)
 		return;
+	struct err_record why = *err_last();   /* of what ended the run: its sentence is still to be printed */
 	c->me.released = 1;
 	(void)renew(c);
 	c->me.epoch = 0;
+	err_restore(&why);
 }
 
 void claim_remove(struct claim *c)

@@ -330,9 +330,12 @@ static uint64_t digest_of(const struct test_dir *d, const char *text, size_t max
 			break;
 		batch_request_free(&r);
 	}
-	uint64_t digest = batch_input_digest(in);
+	uint64_t digest = batch_input_digest(in), skimmed, n;
 	*lines = batch_input_lines(in);
 	batch_input_close(in);
+	struct batch_input_config c = { .path = test_path(d, "in.jsonl") };
+	CHECK_OK(batch_input_skim(&c, UINT64_MAX, &n, &skimmed));
+	CU_ASSERT_TRUE(n == *lines && skimmed == digest);
 	return digest;
 }
 
@@ -349,6 +352,10 @@ TEST(the_digest_is_of_the_lines)
 	CU_ASSERT_NOT_EQUAL(digest_of(&d, "ab\ncde\n", 0, &lines), digest);
 	CU_ASSERT_NOT_EQUAL(digest_of(&d, "abc\nde\n\n", 0, &lines), digest);
 	CU_ASSERT_EQUAL(lines, 3);
+	uint64_t first = digest_of(&d, "abc\n", 0, &lines), skimmed;
+	struct batch_input_config c = { .path = test_write(&d, "in.jsonl", "abc\nde\n", 7) };
+	CHECK_OK(batch_input_skim(&c, 1, &lines, &skimmed));
+	CU_ASSERT_TRUE(lines == 1 && skimmed == first);
 	test_dir_remove(&d);
 }
 

@@ -525,6 +525,28 @@ TEST(another_input_is_refused)
 	CHECK_OK(journal_input(j, 20, digest_of(20)));
 	CHECK_ERR(journal_input_end(j), WORK, "had at least 45 lines, this one has 20");
 	journal_destroy(j);
+	/* Results that come before the input is known to be the same are not kept when it is not. */
+	CHECK_OK(journal_create(&b.config, &j));
+	CHECK_OK(journal_acquire(j, 0, &state));
+	CU_ASSERT_EQUAL(journal_known_lines(j), 45);
+	uint64_t before = journal_counted(j), lacking = 0;
+	while (journal_has(j, lacking))
+		lacking++;
+	CU_ASSERT_TRUE(lacking < 45);
+	CHECK_OK(journal_input(j, lacking + 1, digest_of(lacking + 1) + 1));
+	CHECK_OK(journal_append(j, lacking, "of another input", 16, 0));
+	CHECK_OK(journal_commit(j, 0));
+	CU_ASSERT_EQUAL(journal_counted(j), before);
+	CHECK_ERR(journal_input(j, 45, digest_of(45) + 1), WORK, "belongs to another input");
+	journal_destroy(j);
+	CHECK_OK(journal_create(&b.config, &j));
+	CHECK_OK(journal_acquire(j, 0, &state));
+	CU_ASSERT_TRUE(journal_counted(j) == before && !journal_has(j, lacking));
+	CHECK_OK(journal_append(j, lacking, "of this input", 13, 0));
+	CHECK_OK(journal_input(j, 45, digest_of(45)));
+	CHECK_OK(journal_commit(j, 0));
+	CU_ASSERT_EQUAL(journal_counted(j), before + 1);
+	journal_destroy(j);
 	b.config.identity = "model=b\n";
 	CHECK_ERR(run_batch(&b, &state), WORK, "there \"model=a\", here \"model=b\"");
 	b.config.identity = "model=a\n";
@@ -1002,6 +1024,7 @@ TEST(a_million_lines_in_flat_memory)
 		CHECK_OK(journal_create(&b.config, &j));
 		CHECK_OK(journal_acquire(j, 0, &state));
 		CU_ASSERT_EQUAL(journal_counted(j), run ? N / 2 : 0);
+		CHECK_OK(journal_input(j, run ? N / 2 : 0, 5));
 		enum err e = ERR_OK;
 		for (uint64_t i = run ? N / 2 : 0; !e && i < (run ? N : N / 2); i++) {
 			uint64_t line = i - i % WINDOW + (i % WINDOW * 7 + 3) % WINDOW;
