@@ -31,7 +31,8 @@
  *     when journal_complete(j): journal_finish(j), journal_destroy(j), exit 0
  *
  * Any error ends the run: journal_destroy, print the sentence, exit by its code. A run that loses its claim gets ERR_WORK.
- * In state JOURNAL_DONE only journal_input, journal_input_end and journal_destroy are called.
+ * In state JOURNAL_DONE only journal_input, journal_input_end and journal_destroy are called: skim all of a file (UINT64_MAX
+ * lines), or read standard input to its end.
  * Acquire after the model is loaded, or tick while it loads; else the lease may run out, which costs a takeover, no result. */
 #ifndef SHARDRUN_LAUNCHER_JOURNAL_H
 #define SHARDRUN_LAUNCHER_JOURNAL_H
