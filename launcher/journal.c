@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -44,6 +45,21 @@ struct journal {
 };
 
 static const unsigned char done_magic[8] = { 0x89, 'S', 'R', 'D', '1', '\r', '\n', 0x1a };
+
+void journal_config_here(struct journal_config *c)
+{
+	static const char *const jobs[] = { "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID" };
+	static char host[256];
+	const char *restart = getenv("SLURM_RESTART_COUNT"), *epoch = getenv("SOURCE_DATE_EPOCH");
+	if (gethostname(host, sizeof host - 1))
+		host[0] = '\0';
+	c->host = host;
+	c->job = NULL;
+	for (size_t i = 0; !c->job && i < sizeof jobs / sizeof jobs[0]; i++)
+		c->job = getenv(jobs[i]);
+	c->restart = restart ? strtoll(restart, NULL, 10) : 0;
+	c->created = epoch && *epoch ? strtoll(epoch, NULL, 10) : (int64_t)time(NULL);
+}
 
 static enum err parent_of(const char *path, char *room, size_t capacity)
 {

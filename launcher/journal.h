@@ -18,7 +18,7 @@
  *
  * How to drive it (one thread; now_us is any monotonic clock, such as clock_us):
  *
- *     journal_create(&config, &j)
+ *     journal_config_here(&config), journal_create(&config, &j)
  *     do journal_acquire(j, now, &state) while state is JOURNAL_WAITS: say journal_holder(j) once, sleep a second
  *     the input is a file and journal_known_lines(j) > 0:
  *             batch_input_skim(&input, journal_known_lines(j), &lines, &digest), journal_input(j, lines, digest)
@@ -55,6 +55,10 @@ struct journal_config {
 	size_t group_bytes;         /* 0: 1 MiB */
 	const struct journal_io *io; /* NULL: the real calls */
 };
+
+/* Fills in host, job, restart (of Slurm, PBS, LSF or Grid Engine, from the environment) and created (now, or
+ * SOURCE_DATE_EPOCH, which makes two batches the same byte for byte). Its strings live as long as the process. */
+void journal_config_here(struct journal_config *c);
 
 enum journal_state { JOURNAL_WAITS, JOURNAL_OURS, JOURNAL_DONE };
 

@@ -556,6 +556,27 @@ TEST(an_epoch_is_owned_once)
 	end();
 }
 
+TEST(who_and_where_this_run_is)
+{
+	struct journal_config c = { 0 };
+	setenv("SLURM_JOB_ID", "77", 1);
+	setenv("PBS_JOBID", "88", 1);
+	setenv("SLURM_RESTART_COUNT", "2", 1);
+	setenv("SOURCE_DATE_EPOCH", "123456", 1);
+	journal_config_here(&c);
+	CU_ASSERT_TRUE(c.host && *c.host && !strcmp(c.job, "77") && c.restart == 2 && c.created == 123456);
+	unsetenv("SLURM_JOB_ID");
+	unsetenv("SLURM_RESTART_COUNT");
+	unsetenv("SOURCE_DATE_EPOCH");
+	journal_config_here(&c);
+	CU_ASSERT_TRUE(!strcmp(c.job, "88") && c.restart == 0 && c.created > 1700000000);
+	unsetenv("PBS_JOBID");
+	unsetenv("LSB_JOBID");
+	unsetenv("JOB_ID");
+	journal_config_here(&c);
+	CU_ASSERT_PTR_NULL(c.job);
+}
+
 TEST(no_lines_at_all)
 {
 	struct batch b;
@@ -672,4 +693,4 @@ TEST_MAIN("journal", CASE(an_undisturbed_run_and_the_same_command_again), CASE(k
 	  CASE(lines_to_a_pipe), CASE(many_runs_at_once_make_one_output), CASE(runs_that_steal_from_each_other),
 	  CASE(a_frozen_owner_wakes_and_does_no_harm), CASE(what_a_fenced_run_wrote_is_never_read),
 	  CASE(an_earlier_start_of_the_same_job_is_not_waited_for), CASE(an_owner_that_is_surely_gone_is_not_waited_for),
-	  CASE(an_epoch_is_owned_once), CASE(no_lines_at_all), CASE(a_million_lines_in_flat_memory))
+	  CASE(an_epoch_is_owned_once), CASE(no_lines_at_all), CASE(who_and_where_this_run_is), CASE(a_million_lines_in_flat_memory))
