@@ -21,7 +21,7 @@
 enum { MAX_IDENTITY_BYTES = 32768 };
 
 /* A result that waits for its group's commit. */
-struct pending { uint64_t line; struct records_place place; };
+struct pending { uint64_t line; /* as in its record */ struct records_place place; };
 
 struct journal {
 	char output[1024];                /* "": lines go to fd */
@@ -33,6 +33,7 @@ struct journal {
 	size_t group_bytes;
 	const struct journal_io *io;
 	int failed, done, ended, holds;
+	uint64_t n_faults;                /* among the results that count */
 	int verified;                     /* the input is the one that earlier runs have read */
 	struct claim claim;
 	struct records_writer writer;
@@ -212,6 +213,7 @@ static enum err put_done(const struct journal *j)
 	bytes_put(&b, done_magic, sizeof done_magic);
 	bytes_put_u64(&b, j->input.lines);
 	bytes_put_u64(&b, j->input.digest);
+	bytes_put_u64(&b, j->n_faults);
 	bytes_put(&b, j->identity.data, j->identity.size);
 	bytes_put_u64(&b, XXH3_64bits(bytes_text(&b), b.size));
 	enum err e = b.error;
@@ -246,7 +248,7 @@ static enum err newest_done(const struct journal *j, uint64_t *epoch)
 
 static enum err read_done(struct journal *j, uint64_t epoch)
 {
-	enum { FIXED = 24 };
+	enum { FIXED = 32 };
 	char path[JOURNAL_PATH_BYTES];
 	unsigned char text[65536];
 	struct bytes theirs = { 0 };
@@ -263,9 +265,10 @@ static enum err read_done(struct journal *j, uint64_t epoch)
 	if (n < FIXED + 8 || memcmp(text, done_magic, sizeof done_magic) || reader_u64(&end) != XXH3_64bits(text, n - 8))
 		return ERR(IO, "%s: damaged; if %s is good, remove %s, or move both away to begin again", path,
 			   *j->output ? j->output : "the output", j->directory);
-	reader_init(&r, path, text + sizeof done_magic, FIXED);
+	reader_init(&r, path, text + sizeof done_magic, FIXED - sizeof done_magic);
 	j->known.lines = reader_u64(&r);
 	j->known.digest = reader_u64(&r);
+	j->n_faults = reader_u64(&r);
 	bytes_put(&theirs, text + FIXED, n - FIXED - 8);
 	e = theirs.error ? theirs.error : check_identity(j, &theirs);
 	bytes_free(&theirs);
@@ -292,13 +295,20 @@ static enum err look_for_done(struct journal *j, int *done)
 
 /* Becoming the owner */
 
-static enum err recover_one(void *context, uint64_t line, const struct records_place *place, const void *data)
+static enum err count_one(struct journal *j, uint64_t record_line, const struct records_place *place, const void *data)
+{
+	j->n_faults += (record_line & RECORDS_FAULT) != 0;
+	return lines_place(&j->lines, record_line & ~RECORDS_FAULT, place, data);
+}
+
+static enum err recover_one(void *context, uint64_t record_line, const struct records_place *place, const void *data)
 {
 	struct journal *j = context;
+	uint64_t line = record_line & ~RECORDS_FAULT;
 	if (lines_have(&j->lines, line))
 		return ERR_OK;
 	TRY(lines_take(&j->lines, line));
-	return lines_place(&j->lines, line, place, data);
+	return count_one(j, record_line, place, data);
 }
 
 static enum err open_part(struct journal *j)
@@ -410,6 +420,7 @@ enum err journal_input_end(struct journal *j)
 
 int journal_has(const struct journal *j, uint64_t line) { return lines_have(&j->lines, line); }
 uint64_t journal_counted(const struct journal *j) { return j->lines.n_placed; }
+uint64_t journal_faults(const struct journal *j) { return j->n_faults; }
 int journal_complete(const struct journal *j) { return j->holds && j->ended && journal_counted(j) == j->input.lines; }
 
 static enum err usable(const struct journal *j)
@@ -429,7 +440,7 @@ static enum err commit(struct journal *j)
 	TRY(claim_check(&j->claim));
 	for (size_t i = 0; i < j->n_pending; i++) {
 		const struct pending *p = &j->pending[i];
-		TRY(lines_place(&j->lines, p->line, &p->place, j->writer.group.data + (p->place.offset - begin)));
+		TRY(count_one(j, p->line, &p->place, j->writer.group.data + (p->place.offset - begin)));
 	}
 	j->n_pending = 0;
 	return lines_flush(&j->lines);
@@ -445,22 +456,23 @@ enum err journal_commit(struct journal *j, long long now_us)
 	return e;
 }
 
-static enum err append(struct journal *j, uint64_t line, const void *data, size_t bytes)
+static enum err append(struct journal *j, uint64_t line, const void *data, size_t bytes, int fault)
 {
-	struct pending p = { .line = line, .place = { .epoch = j->writer.epoch, .bytes = (uint32_t)bytes,
+	struct pending p = { .line = fault ? line | RECORDS_FAULT : line,
+			     .place = { .epoch = j->writer.epoch, .bytes = (uint32_t)bytes,
 						      .hash = (uint32_t)XXH3_64bits(data, bytes) } };
 	if (j->n_pending == j->pending_capacity) {
 		size_t capacity = j->pending_capacity ? 2 * j->pending_capacity : 64;
 		TRY(mem_grow(&j->pending, capacity, sizeof *j->pending, "results to be written"));
 		j->pending_capacity = capacity;
 	}
-	TRY(records_put(&j->writer, line, data, bytes, &p.place.offset));
+	TRY(records_put(&j->writer, p.line, data, bytes, &p.place.offset));
 	TRY(lines_take(&j->lines, line));
 	j->pending[j->n_pending++] = p;
 	return ERR_OK;
 }
 
-enum err journal_append(struct journal *j, uint64_t line, const void *data, size_t bytes, long long now_us)
+enum err journal_append(struct journal *j, uint64_t line, const void *data, size_t bytes, int fault, long long now_us)
 {
 	TRY(usable(j));
 	if (lines_have(&j->lines, line))
@@ -469,7 +481,7 @@ enum err journal_append(struct journal *j, uint64_t line, const void *data, size
 		return ERR(BUG, "%s: the result of line %" PRIu64 " has a newline in it", j->directory, line + 1);
 	if (!j->n_pending)
 		j->oldest_us = now_us;
-	enum err e = append(j, line, data, bytes);
+	enum err e = append(j, line, data, bytes, fault);
 	j->failed = e != ERR_OK;
 	TRY(e);
 	return j->writer.group.size >= j->group_bytes ? journal_commit(j, now_us) : ERR_OK;

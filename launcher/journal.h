@@ -24,11 +24,11 @@
  *             batch_input_skim(&input, journal_known_lines(j), &lines, &digest), journal_input(j, lines, digest)
  *     for each line of the input, as batch_input_next gives it:
  *             journal_input(j, lines read so far, batch_input_digest(in))
- *             state is JOURNAL_OURS and not journal_has(j, line): make its result, then journal_append(j, line, ...)
+ *             state is JOURNAL_OURS and not journal_has(j, line): make its result, then journal_append(j, line, ..., fault, now)
  *     between steps: journal_tick(j, now)        (commits by time, renews the lease: at least every lease / 4)
  *     on TERM, when time is up: journal_commit(j, now), journal_destroy(j), exit 75
  *     at the input's end: journal_input_end(j)
- *     when journal_complete(j): journal_finish(j), journal_destroy(j), exit 0
+ *     when journal_complete(j): journal_finish(j), journal_destroy(j), exit 0 (--strict: 1 when journal_faults(j))
  *
  * Any error ends the run: journal_destroy, print the sentence, exit by its code. A run that loses its claim gets ERR_WORK.
  * In state JOURNAL_DONE only journal_input, journal_input_end and journal_destroy are called: skim all of a file (UINT64_MAX
@@ -85,11 +85,12 @@ enum err journal_input_end(struct journal *j);
 
 /* Is there a result of this line (from 0), counted or waiting for its commit? */
 int journal_has(const struct journal *j, uint64_t line);
-/* A result without its newline; bytes are copied. Commits when the group is large. */
-enum err journal_append(struct journal *j, uint64_t line, const void *data, size_t bytes, long long now_us);
+/* A result without its newline; bytes are copied. fault: it tells of an error. Commits when the group is large. */
+enum err journal_append(struct journal *j, uint64_t line, const void *data, size_t bytes, int fault, long long now_us);
 enum err journal_commit(struct journal *j, long long now_us);
 enum err journal_tick(struct journal *j, long long now_us);
 uint64_t journal_counted(const struct journal *j);   /* lines whose results are on disk */
+uint64_t journal_faults(const struct journal *j);    /* of them, those that tell of an error; also when the batch is done */
 /* Every line of the input, which has ended, has a result on disk. */
 int journal_complete(const struct journal *j);
 /* Puts the output in its place and marks the journal done. Calling it before journal_complete is ERR_BUG. */

@@ -65,7 +65,7 @@ enum err records_create(const char *directory, const struct journal_io *io, cons
 enum err records_put(struct records_writer *w, uint64_t line, const void *data, size_t bytes, uint64_t *offset)
 {
 	if (bytes > UINT32_MAX)
-		return ERR(WORK, "%s: the result of line %" PRIu64 " has %zu bytes, more than 4 GiB", w->path, line + 1, bytes);
+		return ERR(WORK, "%s: the result of line %" PRIu64 " has %zu bytes, more than 4 GiB", w->path, (line & ~RECORDS_FAULT) + 1, bytes);
 	if (!w->n) {
 		static const unsigned char room[RECORDS_GROUP_HEADER_BYTES];
 		bytes_clear(&w->group);

@@ -6,7 +6,7 @@
  *     record   line 8 | bytes 4 | hash 4 | the result, without its newline
  *
  * Little-endian, no padding; hashes are XXH3 of 64 bits, `hash` of all before it in its header, a record's the low 32 bits of
- * its result's. Lines count from 0. `input lines` and `input digest` say how far the input was read, and what it was till there.
+ * its result's. Lines count from 0; the highest bit of a record's says that the result is an error. `input lines` and `input digest` say how far the input was read, and what it was till there.
  *
  * The files form a chain: a header names the epoch before it and the byte where that epoch's file ends for good (`cut`, the end of its
  * last whole group when the new owner read it). Nothing behind the cut is ever looked at, so a run that writes after it lost
@@ -39,6 +39,7 @@ struct records_writer {
 	uint64_t n;                      /* records in it */
 };
 
+#define RECORDS_FAULT (UINT64_C(1) << 63)   /* in a record's line */
 enum { RECORDS_GROUP_HEADER_BYTES = 72, RECORDS_RECORD_HEADER_BYTES = 16 };
 
 /* Makes the file and its header durable. */

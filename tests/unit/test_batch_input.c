@@ -412,7 +412,7 @@ static void feed(int fd)
 	for (int i = 0; i < 1000000; i++) {
 		used += (size_t)snprintf(block + used, 300, "{\"custom_id\":\"id %d\",\"method\":\"POST\",\"url\":\"/v1/completions\","
 					 "\"body\":{\"model\":\"m\",\"prompt\":\"number %d\",\"max_tokens\":%d}}\n",
-					 i % 1000 == 999 ? i - i % 7 - 1 : i, i, i % 500 + 1);
+					 i % 1000 == 999 ? i / 2000 * 1000 : i, i, i % 500 + 1);
 		if (used > sizeof block - 400) {
 			put_all(fd, block, used);
 			used = 0;

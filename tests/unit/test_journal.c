@@ -157,9 +157,9 @@ TEST(created_and_fingerprint_stay)
 	CU_ASSERT_EQUAL(journal_created(j), 77);
 	CU_ASSERT_EQUAL(journal_fingerprint(j), fingerprint);
 	CHECK_ERR(journal_finish(j), BUG, "before every line");
-	CHECK_OK(journal_append(j, 3, "x", 1, 0));
-	CHECK_ERR(journal_append(j, 3, "x", 1, 0), BUG, "line 4 has a result already");
-	CHECK_ERR(journal_append(j, 4, "x\ny", 3, 0), BUG, "newline");
+	CHECK_OK(journal_append(j, 3, "x", 1, 0, 0));
+	CHECK_ERR(journal_append(j, 3, "x", 1, 0, 0), BUG, "line 4 has a result already");
+	CHECK_ERR(journal_append(j, 4, "x\ny", 3, 0, 0), BUG, "newline");
 	CU_ASSERT_EQUAL(journal_counted(j), 0);
 	CHECK_OK(journal_tick(j, 1999999));
 	CU_ASSERT_EQUAL(journal_counted(j), 0);
@@ -201,7 +201,7 @@ TEST(another_input_is_refused)
 		lacking++;
 	CU_ASSERT_TRUE(lacking < 45);
 	CHECK_OK(journal_input(j, lacking + 1, digest_of(lacking + 1) + 1));
-	CHECK_OK(journal_append(j, lacking, "of another input", 16, 0));
+	CHECK_OK(journal_append(j, lacking, "of another input", 16, 0, 0));
 	CHECK_OK(journal_commit(j, 0));
 	CU_ASSERT_EQUAL(journal_counted(j), before);
 	CHECK_ERR(journal_input(j, 45, digest_of(45) + 1), WORK, "belongs to another input");
@@ -209,7 +209,7 @@ TEST(another_input_is_refused)
 	CHECK_OK(journal_create(&b.config, &j));
 	CHECK_OK(journal_acquire(j, 0, &state));
 	CU_ASSERT_TRUE(journal_counted(j) == before && !journal_has(j, lacking));
-	CHECK_OK(journal_append(j, lacking, "of this input", 13, 0));
+	CHECK_OK(journal_append(j, lacking, "of this input", 13, 0, 0));
 	CHECK_OK(journal_input(j, 45, digest_of(45)));
 	CHECK_OK(journal_commit(j, 0));
 	CU_ASSERT_EQUAL(journal_counted(j), before + 1);
@@ -423,28 +423,28 @@ TEST(what_a_fenced_run_wrote_is_never_read)
 	b.config.lease_us = 10;
 	CHECK_OK(journal_create(&b.config, &a));
 	CHECK_OK(journal_acquire(a, 0, &state));
-	CHECK_OK(journal_append(a, 0, "first", 5, 0));
+	CHECK_OK(journal_append(a, 0, "first", 5, 0, 0));
 	CHECK_OK(journal_commit(a, 0));
-	CHECK_OK(journal_append(a, 1, "not counted", 11, 0));
+	CHECK_OK(journal_append(a, 1, "not counted", 11, 0, 0));
 	CHECK_OK(journal_create(&b.config, &c));
 	CHECK_OK(journal_acquire(c, 0, &state));
 	CHECK_OK(journal_acquire(c, 10, &state));
 	CU_ASSERT_EQUAL(state, JOURNAL_OURS);
 	CU_ASSERT_TRUE(journal_has(c, 0) && !journal_has(c, 1));
 	CHECK_ERR(journal_commit(a, 20), WORK, "no longer owns the journal, which is held by host here, process");
-	CHECK_ERR(journal_append(a, 2, "x", 1, 20), WORK, "failed before");
+	CHECK_ERR(journal_append(a, 2, "x", 1, 0, 20), WORK, "failed before");
 	CU_ASSERT_EQUAL(journal_counted(a), 1);
-	CHECK_ERR(journal_append(a, 2, "x", 1, 20), WORK, "failed before");
+	CHECK_ERR(journal_append(a, 2, "x", 1, 0, 20), WORK, "failed before");
 	journal_destroy(a);
 	CU_ASSERT_PTR_NOT_NULL(strstr(err_sentence(), "failed before"));   /* it is still to be printed */
 	CU_ASSERT_TRUE(access(in_folder("out.jsonl.journal/part-000001"), F_OK) && !access(in_folder("out.jsonl.journal/part-000002"), F_OK));
-	CHECK_OK(journal_append(c, 1, "second", 6, 20));
+	CHECK_OK(journal_append(c, 1, "second", 6, 0, 20));
 	CHECK_OK(journal_commit(c, 20));
 	journal_destroy(c);   /* released: no waiting */
 	CHECK_OK(journal_create(&b.config, &c));
 	CHECK_OK(journal_acquire(c, 0, &state));
 	CU_ASSERT_EQUAL(state, JOURNAL_OURS);
-	CHECK_OK(journal_append(c, 2, "third", 5, 20));
+	CHECK_OK(journal_append(c, 2, "third", 5, 0, 20));
 	CHECK_OK(journal_input(c, 3, 1));
 	CHECK_OK(journal_input_end(c));
 	CHECK_OK(journal_commit(c, 20));
@@ -660,7 +660,7 @@ TEST(a_million_lines_in_flat_memory)
 		for (uint64_t i = run ? N / 2 : 0; !e && i < (run ? N : N / 2); i++) {
 			uint64_t line = i - i % WINDOW + (i % WINDOW * 7 + 3) % WINDOW;
 			int n = snprintf(room, sizeof room, "%07llu the result of this line", (unsigned long long)line);
-			e = journal_append(j, line, room, (size_t)n, 0);
+			e = journal_append(j, line, room, (size_t)n, 0, 0);
 		}
 		CHECK_OK(e);
 		CHECK_OK(journal_input(j, run ? N : N / 2, 5));
