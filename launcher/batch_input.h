@@ -36,7 +36,7 @@ struct batch_request {
 	const char *fault_code;           /* NULL: the line is good; else as "invalid_json" */
 	char fault[600];
 	const char *model;                /* NULL: not named */
-	json_t *messages;                 /* chat: a list; "content" is a string, or null beside tool calls. Borrowed, as all json_t here */
+	json_t *messages;                 /* chat: a list; "content" is a string, or null beside tool calls. All json_t: of root */
 	json_t *tools;                    /* NULL or a list of {"type": "function", "function": {"name", ...}}; not with tool_choice none */
 	json_t *response_format;          /* NULL (text), or {"type": "json_object"} or {"type": "json_schema", "json_schema": {"schema"}} */
 	json_t *template_arguments;       /* NULL or an object: chat_template_kwargs */

@@ -92,14 +92,16 @@ static json_t *chat_logprobs(struct builder *b, const struct batch_choice *c)
 /* Completions: {"tokens", "token_logprobs", "top_logprobs": [{text: logprob}], "text_offset"} */
 static json_t *text_logprobs(struct builder *b, const struct batch_choice *c)
 {
-	json_t *all = json_object(), *tokens = json_array(), *logprobs = json_array(), *best = json_array(), *offsets = json_array();
+	json_t *all = json_object(), *tokens = json_array(), *logprobs = json_array(), *best = json_array();
+	json_t *offsets = json_array();
 	size_t offset = 0;
 	for (int64_t i = 0; i < c->n_logprobs; i++) {
 		const struct batch_logprob *l = &c->logprobs[i];
 		json_t *here = json_object();
 		for (int64_t k = 0; k < l->n_best; k++) {
 			json_t *name = text_value(&l->best[k].text);
-			if (name && !json_object_get(here, json_string_value(name)))   /* two parts of characters look alike: the best stays */
+			/* two parts of characters look alike: the best stays */
+			if (name && !json_object_get(here, json_string_value(name)))
 				add(b, here, json_string_value(name), logprob_value(l->best[k].logprob));
 			b->failed |= !name;
 			json_decref(name);

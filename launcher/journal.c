@@ -21,7 +21,7 @@
 enum { MAX_IDENTITY_BYTES = 32768 };
 
 /* A result that waits for its group's commit. */
-struct pending { uint64_t line; /* as in its record */ struct records_place place; };
+struct pending { uint64_t record_line; struct records_place place; };
 
 struct journal {
 	char output[1024];                /* "": lines go to fd */
@@ -62,47 +62,10 @@ void journal_config_here(struct journal_config *c)
 	c->created = epoch && *epoch ? strtoll(epoch, NULL, 10) : (int64_t)time(NULL);
 }
 
-static enum err parent_of(const char *path, char *room, size_t capacity)
-{
-	const char *slash = strrchr(path, '/');
-	int n = snprintf(room, capacity, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-	return n < 0 || (size_t)n >= capacity ? ERR(IO, "the path %.200s... is too long", path) : ERR_OK;
-}
-
-/* The output's path with links followed, since it is made by renaming. *empty 0: something is in it. */
-static enum err find_output(const char *path, char *room, size_t capacity, int *empty)
-{
-	struct stat st;
-	char whole[4096];
-	*empty = 1;
-	if (!lstat(path, &st) && S_ISLNK(st.st_mode)) {
-		if (!realpath(path, whole))
-			return ERR(IO, "%s: is a link to nothing that is there: %s", path, strerror(errno));
-		path = whole;
-	}
-	int n = snprintf(room, capacity, "%s", path);
-	if (n < 0 || (size_t)n + 16 >= capacity)
-		return ERR(USAGE, "the path of the output, %.200s..., is too long (at most %zu bytes)", path, capacity - 16);
-	if (stat(path, &st))
-		return errno == ENOENT ? ERR_OK : ERR(IO, "%s: cannot be looked at: %s", path, strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return ERR(USAGE, "%s: is not a regular file; give a file's name, or - for standard output", path);
-	*empty = st.st_size == 0;
-	return ERR_OK;
-}
-
 static enum err foreign(const char *output)
 {
-	return ERR(WORK, "%s: is there already and has no journal, so it is not this batch's: move it away, or give another output", output);
-}
-
-static enum err make_directory(const char *directory)
-{
-	char parent[1024];
-	if (mkdir(directory, 0700) && errno != EEXIST)
-		return ERR(IO, "%s: cannot be made: %s", directory, strerror(errno));
-	TRY(parent_of(directory, parent, sizeof parent));
-	return journal_sync_directory(parent);
+	return ERR(WORK, "%s: is there already and has no journal, so it is not this batch's: move it away, or give another output",
+		   output);
 }
 
 static enum err set_up(struct journal *j, const struct journal_config *c)
@@ -110,7 +73,7 @@ static enum err set_up(struct journal *j, const struct journal_config *c)
 	struct stat st;
 	int empty;
 	if (c->output) {
-		TRY(find_output(c->output, j->output, sizeof j->output, &empty));
+		TRY(journal_find_output(c->output, j->output, sizeof j->output, &empty));
 		int n = snprintf(j->directory, sizeof j->directory, "%s.journal", j->output);
 		if (n < 0 || (size_t)n >= sizeof j->directory)
 			return ERR(USAGE, "the path of the output, %.200s..., is too long", j->output);
@@ -126,7 +89,7 @@ static enum err set_up(struct journal *j, const struct journal_config *c)
 		return ERR(BUG, "a batch's identity has %zu bytes", strlen(c->identity));
 	bytes_put(&j->identity, c->identity, strlen(c->identity));
 	TRY(j->identity.error);
-	TRY(make_directory(j->directory));
+	TRY(journal_make_directory(j->directory));
 	return claim_init(&j->claim, j->directory, c->host, c->job, c->restart, c->lease_us ? c->lease_us : 60000000);
 }
 
@@ -347,7 +310,7 @@ static enum err recover(struct journal *j)
 		j->created = chain.newest.created;
 	} else if (*j->output) {
 		char room[sizeof j->output];
-		e = find_output(j->output, room, sizeof room, &empty);
+		e = journal_find_output(j->output, room, sizeof room, &empty);
 		if (!e && !empty)
 			e = foreign(j->output);
 	}
@@ -440,7 +403,7 @@ static enum err commit(struct journal *j)
 	TRY(claim_check(&j->claim));
 	for (size_t i = 0; i < j->n_pending; i++) {
 		const struct pending *p = &j->pending[i];
-		TRY(count_one(j, p->line, &p->place, j->writer.group.data + (p->place.offset - begin)));
+		TRY(count_one(j, p->record_line, &p->place, j->writer.group.data + (p->place.offset - begin)));
 	}
 	j->n_pending = 0;
 	return lines_flush(&j->lines);
@@ -458,15 +421,15 @@ enum err journal_commit(struct journal *j, long long now_us)
 
 static enum err append(struct journal *j, uint64_t line, const void *data, size_t bytes, int fault)
 {
-	struct pending p = { .line = fault ? line | RECORDS_FAULT : line,
+	struct pending p = { .record_line = fault ? line | RECORDS_FAULT : line,
 			     .place = { .epoch = j->writer.epoch, .bytes = (uint32_t)bytes,
-						      .hash = (uint32_t)XXH3_64bits(data, bytes) } };
+					.hash = (uint32_t)XXH3_64bits(data, bytes) } };
 	if (j->n_pending == j->pending_capacity) {
 		size_t capacity = j->pending_capacity ? 2 * j->pending_capacity : 64;
 		TRY(mem_grow(&j->pending, capacity, sizeof *j->pending, "results to be written"));
 		j->pending_capacity = capacity;
 	}
-	TRY(records_put(&j->writer, p.line, data, bytes, &p.place.offset));
+	TRY(records_put(&j->writer, p.record_line, data, bytes, &p.place.offset));
 	TRY(lines_take(&j->lines, line));
 	j->pending[j->n_pending++] = p;
 	return ERR_OK;
@@ -507,10 +470,11 @@ static enum err publish(struct journal *j)
 	TRY(journal_sync(j->io, j->fd, j->part));
 	TRY(claim_check(&j->claim));
 	if (!stat(j->output, &st) && st.st_size && (uint64_t)st.st_size != j->lines.written)
-		return ERR(WORK, "%s: appeared while the batch ran, and is not its output: move it away and run the same command again", j->output);
+		return ERR(WORK, "%s: appeared while the batch ran, and is not its output: move it away and run the same command again",
+			   j->output);
 	if (rename(j->part, j->output))
 		return ERR(IO, "%s: cannot be renamed to %s: %s", j->part, j->output, strerror(errno));
-	TRY(parent_of(j->output, parent, sizeof parent));
+	TRY(journal_parent(j->output, parent, sizeof parent));
 	TRY(journal_sync_directory(parent));
 	return put_done(j);
 }

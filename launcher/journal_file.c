@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static enum err failed(const char *name, const char *doing)
@@ -101,4 +103,41 @@ uint64_t journal_name_epoch(const char *name, const char *kind)
 	for (const char *digit = dash + 1; *digit; digit++)
 		epoch = epoch * 10 + (uint64_t)(*digit - '0');
 	return epoch;
+}
+
+enum err journal_parent(const char *path, char *room, size_t capacity)
+{
+	const char *slash = strrchr(path, '/');
+	int n = snprintf(room, capacity, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+	return n < 0 || (size_t)n >= capacity ? ERR(IO, "the path %.200s... is too long", path) : ERR_OK;
+}
+
+enum err journal_find_output(const char *path, char *room, size_t capacity, int *empty)
+{
+	struct stat st;
+	char whole[4096];
+	*empty = 1;
+	if (!lstat(path, &st) && S_ISLNK(st.st_mode)) {
+		if (!realpath(path, whole))
+			return ERR(IO, "%s: is a link to nothing that is there: %s", path, strerror(errno));
+		path = whole;
+	}
+	int n = snprintf(room, capacity, "%s", path);
+	if (n < 0 || (size_t)n + 16 >= capacity)
+		return ERR(USAGE, "the path of the output, %.200s..., is too long (at most %zu bytes)", path, capacity - 16);
+	if (stat(path, &st))
+		return errno == ENOENT ? ERR_OK : ERR(IO, "%s: cannot be looked at: %s", path, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return ERR(USAGE, "%s: is not a regular file; give a file's name, or - for standard output", path);
+	*empty = st.st_size == 0;
+	return ERR_OK;
+}
+
+enum err journal_make_directory(const char *directory)
+{
+	char parent[1024];
+	if (mkdir(directory, 0700) && errno != EEXIST)
+		return ERR(IO, "%s: cannot be made: %s", directory, strerror(errno));
+	TRY(journal_parent(directory, parent, sizeof parent));
+	return journal_sync_directory(parent);
 }

@@ -26,6 +26,13 @@ enum err journal_sync(const struct journal_io *io, int fd, const char *name);
 enum err journal_sync_directory(const char *directory);
 /* Up to `bytes` at `offset`; *got is less at the end of the file only. */
 enum err journal_read(int fd, const char *name, uint64_t offset, void *to, size_t bytes, size_t *got);
+/* The folder that a path's name is in. */
+enum err journal_parent(const char *path, char *room, size_t capacity);
+/* The output's path with links followed, since it is made by renaming; 16 bytes of room are left for endings. *empty 0:
+ * something is in it. ERR_USAGE when it is no regular file. */
+enum err journal_find_output(const char *path, char *room, size_t capacity, int *empty);
+/* Durable; it may be there already. */
+enum err journal_make_directory(const char *directory);
 /* directory/kind-EPOCH, as "records-000007" */
 enum err journal_path(const char *directory, const char *kind, uint64_t epoch, char *room, size_t capacity);
 /* The epoch of a name of this kind, 0 for other names. kind NULL: of any kind. */

@@ -1,20 +1,21 @@
 /* The journal's records on disk: one file `records-EPOCH` for each run that owned the journal, written by that run only.
  *
  *     header   magic 8 | epoch 8 | previous epoch 8 | cut 8 | created 8 | identity bytes 4 | identity | hash 8
- *     group    magic 8 | epoch 8 | index 8 | records 8 | payload bytes 8 | input lines 8 | input digest 8 | payload hash 8 | hash 8
- *              payload: records
+ *     group    magic 8 | epoch 8 | index 8 | records 8 | payload bytes 8 | input lines 8 | input digest 8 | payload hash 8
+ *              | hash 8 | payload: records
  *     record   line 8 | bytes 4 | hash 4 | the result, without its newline
  *
- * Little-endian, no padding; hashes are XXH3 of 64 bits, `hash` of all before it in its header, a record's the low 32 bits of
- * its result's. Lines count from 0; the highest bit of a record's says that the result is an error. `input lines` and `input digest` say how far the input was read, and what it was till there.
+ * Little-endian, no padding; hashes are XXH3 of 64 bits, `hash` of all before it in its header, a record's the low 32 bits
+ * of its result's. Lines count from 0; the highest bit of a record's says that the result is an error. `input lines` and
+ * `input digest` say how far the input was read, and what it was till there.
  *
- * The files form a chain: a header names the epoch before it and the byte where that epoch's file ends for good (`cut`, the end of its
- * last whole group when the new owner read it). Nothing behind the cut is ever looked at, so a run that writes after it lost
- * the journal changes nothing. The chain begins at the greatest epoch whose header is whole: a header without a group holds
- * no result, so one that a kill has left in pieces is skipped.
+ * The files form a chain: a header names the epoch before it and the byte where that epoch's file ends for good (`cut`, the
+ * end of its last whole group when the new owner read it). Nothing behind the cut is ever looked at, so a run that writes
+ * after it lost the journal changes nothing. The chain begins at the greatest epoch whose header is whole: a header without
+ * a group holds no result, so one that a kill has left in pieces is skipped.
  *
- * Only the last group of the last file can be in pieces, since a group begins after the one before it was fsynced. What is not
- * whole there is cut off. Anything else that is not whole is damage, which is refused with the file and the byte. */
+ * Only the last group of the last file can be in pieces, since a group begins after the one before it was fsynced. What is
+ * not whole there is cut off. Anything else that is not whole is damage, which is refused with the file and the byte. */
 #ifndef SHARDRUN_LAUNCHER_JOURNAL_RECORDS_H
 #define SHARDRUN_LAUNCHER_JOURNAL_RECORDS_H
 
