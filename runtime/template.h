@@ -21,6 +21,8 @@ struct template;
  * never changes once it is parsed, so many threads may render with it. */
 enum err template_parse(const char *name, const char *text, size_t bytes, struct template **out);
 void template_free(struct template *t);    /* takes NULL */
+/* All text that the template can write by itself, parted by 0 bytes. */
+const char *template_literals(const struct template *t, size_t *bytes);
 
 /* What a prompt is made of. All borrowed; NULL is none, as None in Python. */
 struct template_input {

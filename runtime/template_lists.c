@@ -355,7 +355,7 @@ FILTER(map)
 	struct list *mapped;
 	const struct value *path = argument(a, SIZE_MAX, "attribute"), *fallback = argument(a, SIZE_MAX, "default");
 	struct arguments rest = rest_of(a, 1);
-	TRY(value_items(r, v, &l));
+	TRY(value_items(r, value_true(v) ? v : value_undefined(NULL), &l));   /* None is as good as empty */
 	TRY(list_new(r, LIST_PLAIN, l->n, &mapped));
 	if (!path && (!a->n || a->items[0].kind != V_TEXT))
 		return run_fault(r, ERR_WORK, "map wants the name of a filter, or attribute=");
@@ -387,7 +387,7 @@ static enum err choose(struct run *r, struct value v, const struct arguments *a,
 		return run_fault(r, ERR_WORK, "the filter wants names as its arguments");
 	if (test)
 		snprintf(name, sizeof name, "%.*s", test->text->bytes > 60 ? 60 : (int)test->text->bytes, test->text->data);
-	TRY(value_items(r, v, &l));
+	TRY(value_items(r, value_true(v) ? v : value_undefined(NULL), &l));
 	TRY(list_new(r, LIST_PLAIN, 0, &kept));
 	for (size_t i = 0; i < l->n; i++) {
 		struct value item = l->items[i];

@@ -354,3 +354,9 @@ void template_free(struct template *t)
 	mem_free(t->name);
 	mem_free(t);
 }
+
+const char *template_literals(const struct template *t, size_t *bytes)
+{
+	*bytes = t->literals.size;
+	return bytes_text(&t->literals);
+}

@@ -25,7 +25,7 @@
 
 /* -- vocabulary --------------------------------------------------------------------------------------------------- */
 
-enum { TOKEN_PRESENT = 1, TOKEN_CONTROL = 2, TOKEN_BYTE = 4, TOKEN_LITERAL = 8 };   /* LITERAL: shown as it is written */
+enum { TOKEN_PRESENT = 1, TOKEN_CONTROL = 2, TOKEN_BYTE = 4, TOKEN_LITERAL = 8, TOKEN_ADDED = 16 };   /* LITERAL: shown as it is written */
 
 /* text is pool + at; what is shown for it differs only for added tokens that a normaliser changes */
 struct token { uint64_t at, shown_at; uint32_t bytes, shown_bytes; uint8_t flags, byte; };
@@ -91,8 +91,12 @@ struct span { size_t begin, end; int32_t id; bool at_start; };
 struct spans { struct span *items; int64_t n, capacity; };
 enum err spans_put(struct spans *s, size_t begin, size_t end, int32_t id, bool at_start);
 void spans_free(struct spans *s);
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
-		   struct spans *out);
+/* For text of which parts are foreign (tokenizer.h): mask has a byte for each of the text's, not 0 where it is foreign. NULL:
+ * nothing is. */
+struct encoder;
+struct guard { struct encoder *e; const unsigned char *mask; };
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, const struct guard *g, bool with_control,
+		   bool at_start, struct spans *out);
 
 /* -- normalisers and splitters ------------------------------------------------------------------------------------ */
 
@@ -107,9 +111,11 @@ struct normal_step {
 struct normal_steps { struct normal_step *items; int64_t n, capacity; };
 enum err normal_put(struct normal_steps *s, enum normal_kind kind, const char *text, size_t bytes, struct normal_step **out);
 void normal_free(struct normal_steps *s);
-/* Rewrites text into *out (cleared first); *spare is room. */
+/* A mask that follows its text through being rewritten; spare is room. What is made of foreign bytes is foreign. */
+struct origin { struct bytes mask, spare; };
+/* Rewrites text into *out (cleared first); *spare is room. o: NULL, or the mask of text, which becomes that of *out. */
 enum err normal_apply(const struct normal_steps *s, struct matcher *m, const char *text, size_t bytes, struct bytes *out,
-		      struct bytes *spare);
+		      struct bytes *spare, struct origin *o);
 
 enum split_kind { SPLIT_REGEX, SPLIT_BYTE_LEVEL, SPLIT_META_SPACE };
 enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS };
@@ -157,7 +163,14 @@ struct encoder {
 	int64_t n_symbols, symbols_capacity;
 	struct candidate *heap;
 	int64_t n_heap, heap_capacity;
+	const struct foreign *foreign; /* NULL: nothing is */
+	struct bytes mask;             /* of the whole text; empty when nothing is foreign */
+	struct origin origin;          /* of the section that is normalised */
+	uint8_t *refused;              /* by id, what token_is_refused found: 0 nothing yet, 1 no, 2 yes */
 };
+
+/* Must not be made of foreign text. Always false when nothing is foreign. */
+bool token_is_refused(struct encoder *e, int32_t id);
 
 /* Cuts text into e->pieces, spans of e->text. */
 enum err split_apply(struct encoder *e, const char *text, size_t bytes, bool at_start);
