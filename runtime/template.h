@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct template;
+struct gguf;
 
 /* name appears in sentences. ERR_MODEL with line and column when the text is not a template of the subset. A template
  * never changes once it is parsed, so many threads may render with it. */
@@ -58,9 +59,10 @@ struct chat_templates {
 	struct template *plain, *tool_use;   /* plain NULL: the model has none; tool_use NULL: plain serves both */
 	json_t *own;                         /* bos_token, eos_token, ... */
 };
-/* model_path: a directory (chat_template.jinja, additional_chat_templates/, chat_template.json, tokenizer_config.json)
- * or a GGUF file. A model without a template is no error. */
-enum err chat_templates_open(const char *model_path, struct chat_templates *out);
+/* From a directory (chat_template.jinja, additional_chat_templates/tool_use.jinja, chat_template.json, tokenizer_config.json)
+ * or a GGUF file's metadata. A model without a template is no error. */
+enum err chat_templates_open_directory(const char *model_dir, struct chat_templates *out);
+enum err chat_templates_open_gguf(const struct gguf *g, struct chat_templates *out);   /* g is not needed afterwards */
 void chat_templates_close(struct chat_templates *c);
 /* The one for a request; NULL when the model has none. */
 const struct template *chat_templates_pick(const struct chat_templates *c, int has_tools);

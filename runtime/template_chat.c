@@ -154,26 +154,23 @@ static enum err take_gguf_templates(struct chat_templates *c, const struct gguf 
 	return take(c, gguf_path(g), "default", text.text, text.bytes);
 }
 
-static enum err open_gguf(struct chat_templates *c, const char *path)
+static enum err open_gguf(struct chat_templates *c, const struct gguf *g)
 {
 	static const char *const tokens[][2] = { { "tokenizer.ggml.bos_token_id", "bos_token" },
 		{ "tokenizer.ggml.eos_token_id", "eos_token" }, { "tokenizer.ggml.unknown_token_id", "unk_token" },
 		{ "tokenizer.ggml.padding_token_id", "pad_token" } };
-	struct gguf *g;
-	TRY(gguf_open(path, &g));
-	enum err e = take_gguf_templates(c, g);
-	for (size_t i = 0; i < sizeof tokens / sizeof tokens[0] && !e; i++)
-		e = take_gguf_token(c, g, tokens[i][0], tokens[i][1]);
-	gguf_close(g);
-	return e;
+	TRY(take_gguf_templates(c, g));
+	for (size_t i = 0; i < sizeof tokens / sizeof tokens[0]; i++)
+		TRY(take_gguf_token(c, g, tokens[i][0], tokens[i][1]));
+	return ERR_OK;
 }
 
-enum err chat_templates_open(const char *model_path, struct chat_templates *out)
+static enum err open_templates(const char *dir, const struct gguf *g, struct chat_templates *out)
 {
 	struct chat_templates c = { .own = json_object() };
 	enum err e = c.own ? ERR_OK : ERR(MEMORY, "no memory for a chat template");
 	if (!e)
-		e = file_is_directory(model_path) ? open_directory(&c, model_path) : open_gguf(&c, model_path);
+		e = g ? open_gguf(&c, g) : open_directory(&c, dir);
 	if (e) {
 		chat_templates_close(&c);
 		return e;
@@ -181,6 +178,13 @@ enum err chat_templates_open(const char *model_path, struct chat_templates *out)
 	*out = c;
 	return ERR_OK;
 }
+
+enum err chat_templates_open_directory(const char *model_dir, struct chat_templates *out)
+{
+	return open_templates(model_dir, NULL, out);
+}
+
+enum err chat_templates_open_gguf(const struct gguf *g, struct chat_templates *out) { return open_templates(NULL, g, out); }
 
 void chat_templates_close(struct chat_templates *c)
 {

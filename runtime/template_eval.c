@@ -207,7 +207,7 @@ static enum err eval_kind(struct run *r, const struct node *n, struct value *out
 {
 	switch (n->kind) {
 	case N_CONST: *out = n->flag ? r->block : n->value; return ERR_OK;
-	case N_NAME: *out = scope_get(r, n->name); return ERR_OK;
+	case N_NAME: return scope_get(r, n->name, out);
 	case N_LIST:
 	case N_TUPLE: return eval_items(r, n, out);
 	case N_DICT: return eval_dict(r, n, out);

@@ -451,7 +451,7 @@ static enum err parse_if_else(struct parser *p, bool with_if, struct node **out)
 enum err parse_expression(struct parser *p, bool with_if, struct node **out)
 {
 	if (++p->nesting > MAX_NESTING)
-		return template_fault(p->t, p->token->at, ERR_MODEL, "more than %d expressions inside each other", MAX_NESTING);
+		return template_fault(p->t, p->token->at, ERR_MODEL, "more than %d statements and expressions inside each other", MAX_NESTING);
 	TRY(parse_if_else(p, with_if, out));
 	p->nesting--;
 	return ERR_OK;

@@ -15,7 +15,7 @@ static enum err key_of(struct run *r, struct value item, const struct value *pat
 {
 	*out = item;
 	if (path)
-		TRY(get_path(r, item, *path, out));
+		TRY(get_path(r, item, *path, NULL, out));
 	return cased ? ERR_OK : lower_case(r, out);
 }
 
@@ -104,7 +104,7 @@ FILTER(join)
 	for (size_t i = 0; i < l->n; i++) {
 		struct value item = l->items[i];
 		if (path)
-			TRY(get_path(r, item, *path, &item));
+			TRY(get_path(r, item, *path, NULL, &item));
 		if (i && between)
 			TRY(build_text(&b, between));
 		TRY(build_value(r, &b, item));
@@ -277,7 +277,7 @@ FILTER(sum)
 	for (size_t i = 0; i < l->n; i++) {
 		struct value item = l->items[i];
 		if (path && path->kind != V_NONE)
-			TRY(get_path(r, item, *path, &item));
+			TRY(get_path(r, item, *path, NULL, &item));
 		TRY(op_binary(r, '+', *out, item, out));
 	}
 	return ERR_OK;
@@ -323,7 +323,7 @@ FILTER(groupby)
 	for (size_t i = 0; i < sorted.list->n; i++) {
 		struct value key, by, both;
 		bool same = false;
-		TRY(get_path(r, sorted.list->items[i], *path, &by));
+		TRY(get_path(r, sorted.list->items[i], *path, NULL, &by));
 		TRY(key_of(r, by, NULL, false, &key));
 		if (group)
 			TRY(value_equal(r, key, last, 0, &same));
@@ -362,9 +362,7 @@ FILTER(map)
 	for (size_t i = 0; i < l->n; i++) {
 		struct value item;
 		if (path) {
-			TRY(get_path(r, l->items[i], *path, &item));
-			if (item.kind == V_UNDEFINED && fallback)
-				item = *fallback;
+			TRY(get_path(r, l->items[i], *path, fallback, &item));
 		} else {
 			char name[64];
 			snprintf(name, sizeof name, "%.*s", a->items[0].text->bytes > 60 ? 60 : (int)a->items[0].text->bytes,
@@ -394,7 +392,7 @@ static enum err choose(struct run *r, struct value v, const struct arguments *a,
 		bool yes;
 		TRY(run_steps(r, 1));
 		if (by_attribute)
-			TRY(get_path(r, item, a->items[0], &item));
+			TRY(get_path(r, item, a->items[0], NULL, &item));
 		yes = value_true(item);
 		if (test)
 			TRY(test_apply(r, name, item, &rest, &yes));

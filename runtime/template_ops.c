@@ -420,11 +420,14 @@ enum err get_item(struct run *r, struct value of, struct value key, struct value
 	return not_there(r, of, name->data, name->bytes, out);
 }
 
-enum err get_path(struct run *r, struct value of, struct value path, struct value *out)
+enum err get_path(struct run *r, struct value of, struct value path, const struct value *fallback, struct value *out)
 {
 	*out = of;
-	if (path.kind != V_TEXT)
-		return get_item(r, of, path, out);
+	if (path.kind != V_TEXT) {
+		TRY(get_item(r, of, path, out));
+		*out = out->kind == V_UNDEFINED && fallback ? *fallback : *out;
+		return ERR_OK;
+	}
 	for (size_t at = 0, end; at <= path.text->bytes; at = end + 1) {
 		struct value key;
 		int64_t number = 0;
@@ -437,6 +440,8 @@ enum err get_path(struct run *r, struct value of, struct value path, struct valu
 		}
 		TRY(text_part(r, path.text, at, end, &key));
 		TRY(get_item(r, *out, digits ? value_int(number) : key, out));
+		if (out->kind == V_UNDEFINED && fallback)
+			*out = *fallback;
 	}
 	return ERR_OK;
 }

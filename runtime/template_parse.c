@@ -54,36 +54,48 @@ static enum err parse_if(struct parser *p, struct node *n)
 	return ERR_OK;
 }
 
-/* What a loop or a set assigns to: NAME, ATTRIBUTE of a namespace, or TUPLE of ITEMs. */
+static enum err parse_target(struct parser *p, const char *end_word, struct node **out);
+
+/* NAME, ATTRIBUTE of a namespace where a set may have one, or a target in brackets */
+static enum err parse_one_target(struct parser *p, const char *end_word, struct node **out)
+{
+	struct node *n;
+	if (parser_take_op(p, '(')) {
+		if (++p->nesting > MAX_NESTING)
+			return template_fault(p->t, p->token->at, ERR_MODEL, "more than %d brackets inside each other", MAX_NESTING);
+		TRY(parse_target(p, end_word, out));
+		p->nesting--;
+		return parser_expect_op(p, ')', "\")\"");
+	}
+	TRY(parser_node(p, N_NAME, &n));
+	TRY(parser_name(p, &n->name));
+	if (!end_word && parser_take_op(p, '.')) {
+		n->kind = N_ATTRIBUTE;
+		TRY(parser_node(p, N_NAME, &n->a));
+		n->a->name = n->name;
+		TRY(parser_name(p, &n->name));
+	}
+	*out = n;
+	return ERR_OK;
+}
+
+/* What a loop or a set assigns to: one of the above, or a TUPLE of ITEMs of them. */
 static enum err parse_target(struct parser *p, const char *end_word, struct node **out)
 {
-	struct node *n, **end = NULL, *tuple = NULL;
-	bool in_brackets = parser_take_op(p, '(');
-	for (;;) {
-		TRY(parser_node(p, N_NAME, &n));
-		TRY(parser_name(p, &n->name));
-		if (!end_word && parser_take_op(p, '.')) {
-			n->kind = N_ATTRIBUTE;
-			TRY(parser_node(p, N_NAME, &n->a));
-			n->a->name = n->name;
-			TRY(parser_name(p, &n->name));
-		}
-		if (!tuple && !parser_is_op(p, ',')) {
-			*out = n;
-			break;
-		}
-		if (!tuple) {
-			TRY(parser_node(p, N_TUPLE, &tuple));
-			*out = tuple;
-			end = &tuple->list;
-		}
+	struct node *n, **end, *tuple;
+	TRY(parse_one_target(p, end_word, &n));
+	*out = n;
+	if (!parser_is_op(p, ','))
+		return ERR_OK;
+	TRY(parser_node(p, N_TUPLE, &tuple));
+	*out = tuple;
+	for (end = &tuple->list;; end = &(*end)->next) {
 		TRY(parser_node(p, N_ITEM, end));
 		(*end)->a = n;
-		end = &(*end)->next;
 		if (!parser_take_op(p, ',') || (end_word && parser_is_name(p, end_word)) || parser_is_op(p, '=') || parser_is_op(p, ')'))
-			break;
+			return ERR_OK;
+		TRY(parse_one_target(p, end_word, &n));
 	}
-	return in_brackets ? parser_expect_op(p, ')', "\")\"") : ERR_OK;
 }
 
 /* FOR: a target, b of what, c filter or NULL, flag: recursive, list: one ITEM, its a the body, its b that of else */
@@ -243,7 +255,7 @@ static enum err parse_statements(struct parser *p, const char *const *ends, cons
 	struct node **end = out;
 	*out = NULL;
 	if (++p->nesting > MAX_NESTING)
-		return template_fault(p->t, p->token->at, ERR_MODEL, "more than %d statements inside each other", MAX_NESTING);
+		return template_fault(p->t, p->token->at, ERR_MODEL, "more than %d statements and expressions inside each other", MAX_NESTING);
 	while (p->token->kind != T_END) {
 		struct node *n;
 		const struct lexeme *k = p->token;

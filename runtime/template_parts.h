@@ -202,7 +202,7 @@ enum err run_macro(struct run *r, const struct macro *m, const struct arguments 
 enum err run_loop_again(struct run *r, const struct loop *l, const struct arguments *a, struct value *out);   /* loop(items) */
 enum { USES_VARARGS = 1, USES_KWARGS = 2 };       /* op of a MACRO */
 enum err scope_push(struct run *r, struct scope *outer);                 /* makes a new scope the present one */
-struct value scope_get(const struct run *r, const char *name);
+enum err scope_get(struct run *r, const char *name, struct value *out);
 enum err scope_set(struct run *r, const char *name, struct value v);
 enum err eval(struct run *r, const struct node *n, struct value *out);
 enum err eval_arguments(struct run *r, const struct node *list, struct arguments *out);
@@ -219,8 +219,8 @@ enum err value_contains(struct run *r, struct value in, struct value what, bool 
 /* x.name and x[key]; what is not there is undefined */
 enum err get_attribute(struct run *r, struct value of, const char *name, struct value *out);
 enum err get_item(struct run *r, struct value of, struct value key, struct value *out);
-/* "a.b.0" as filters' attribute= takes it; or a number */
-enum err get_path(struct run *r, struct value of, struct value path, struct value *out);
+/* "a.b.0" as filters' attribute= takes it; or a number. fallback: NULL, or instead of what is undefined on the way */
+enum err get_path(struct run *r, struct value of, struct value path, const struct value *fallback, struct value *out);
 enum err get_slice(struct run *r, struct value of, struct value from, struct value to, struct value step, struct value *out);
 
 /* lists and dictionaries */

@@ -15,14 +15,29 @@ enum err scope_push(struct run *r, struct scope *outer)
 	return ERR_OK;
 }
 
-struct value scope_get(const struct run *r, const char *name)
+static enum err not_set(struct run *r, const char *name, struct value *out)
+{
+	struct build b = { .room = &r->room };
+	struct value sentence;
+	TRY(build_words(&b, "'"));
+	TRY(build_put(&b, name, strnlen(name, 60), false));
+	TRY(build_put(&b, "' is undefined", 15, false));   /* and its 0 byte */
+	TRY(build_done(&b, &sentence));
+	*out = value_undefined(sentence.text->data);
+	return ERR_OK;
+}
+
+enum err scope_get(struct run *r, const char *name, struct value *out)
 {
 	for (const struct scope *s = r->scope; s; s = s->outer)
 		for (const struct binding *b = s->names; b; b = b->next)
-			if (!strcmp(b->name, name))
-				return b->value;
+			if (!strcmp(b->name, name)) {
+				*out = b->value;
+				return ERR_OK;
+			}
 	const struct function *f = function_find(name);
-	return f ? (struct value){ .kind = V_FUNCTION, .function = f } : value_undefined(NULL);
+	*out = (struct value){ .kind = V_FUNCTION, .function = f };
+	return f ? ERR_OK : not_set(r, name, out);
 }
 
 enum err scope_set(struct run *r, const char *name, struct value v)
@@ -194,6 +209,7 @@ static enum err run_loop(struct run *r, const struct node *n, struct value of, s
 		TRY(scope_push(r, scope));
 		TRY(scope_set(r, "loop", (struct value){ .kind = V_LOOP, .loop = loop }));
 		TRY(assign(r, n->a, items->items[loop->i]));
+		TRY(run_steps(r, 1));
 		TRY(run_body(r, n->list->a, &flow));
 	}
 	if (!items->n) {
@@ -337,19 +353,17 @@ static enum err put_variables(struct run *r, const json_t *object, bool input)
 	return ERR_OK;
 }
 
-static enum err put_json(struct run *r, const char *name, const json_t *j)
+static enum err put_json(struct run *r, const char *name, const json_t *j, struct value *v)
 {
-	struct value v;
-	TRY(value_from_json(r, j, true, 0, &v));
-	return scope_set(r, name, v);
+	TRY(value_from_json(r, j, true, 0, v));
+	return scope_set(r, name, *v);
 }
 
 /* A role is a word of a fixed set, which templates build tokens of ('<|' + message.role + '|>'): those that are known count
  * as the template's. */
-static void own_roles(struct run *r)
+static void own_roles(struct value messages)
 {
 	static const char *const known[] = { "system", "user", "assistant", "tool", "developer", "function", "ipython", "observation" };
-	struct value messages = scope_get(r, "messages");
 	for (size_t i = 0; messages.kind == V_LIST && i < messages.list->n; i++) {
 		const struct value *m = &messages.list->items[i];
 		for (size_t k = 0; m->kind == V_DICT && k < m->dict->n; k++) {
@@ -364,14 +378,15 @@ static void own_roles(struct run *r)
 static enum err render(struct run *r, const struct template_input *in)
 {
 	enum flow flow;
+	struct value v, messages;
 	TRY(scope_push(r, NULL));
 	TRY(put_variables(r, in->variables, true));
 	TRY(put_variables(r, in->own, false));
-	TRY(put_json(r, "messages", in->messages));
-	TRY(put_json(r, "tools", in->tools));
-	TRY(put_json(r, "documents", in->documents));
+	TRY(put_json(r, "messages", in->messages, &messages));
+	TRY(put_json(r, "tools", in->tools, &v));
+	TRY(put_json(r, "documents", in->documents, &v));
 	TRY(scope_set(r, "add_generation_prompt", value_bool(in->add_generation_prompt)));
-	own_roles(r);
+	own_roles(messages);
 	TRY(scope_push(r, r->scope));
 	return run_body(r, r->t->body, &flow);
 }

@@ -130,12 +130,8 @@ static enum err split_at_space(struct run *r, const struct text *t, int64_t n, s
 		begin = end = at;
 		if (begin == t->bytes)
 			break;
-		if (n == 0) {
-			struct text rest = *t;
-			struct value v;
-			TRY(text_strip(r, &rest, NULL, false, true, &v));
-			return put_part(r, l, t, begin, v.text->bytes);
-		}
+		if (n == 0)
+			return put_part(r, l, t, begin, t->bytes);
 		while (end < t->bytes && !is_stripped(NULL, t->data + end))
 			end += utf8_length((unsigned char)t->data[end]);
 		TRY(put_part(r, l, t, begin, end));

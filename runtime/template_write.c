@@ -408,8 +408,10 @@ enum err text_format(struct run *r, const struct text *format, struct value with
 	return build_done(&b, out);
 }
 
-/* "{}", "{0}" or "{name}", maybe with ":" and a field. at: behind the brace. */
-static enum err put_braces(struct run *r, struct build *b, const struct text *t, size_t *at, const struct arguments *a, size_t *next)
+enum { NUMBERED = -1 };
+/* "{}", "{0}" or "{name}", maybe with ":" and a field. at: behind the brace. next: how many fields without a number there were,
+ * or NUMBERED. */
+static enum err put_braces(struct run *r, struct build *b, const struct text *t, size_t *at, const struct arguments *a, int64_t *next)
 {
 	const struct value *v = NULL;
 	struct field f = { .precision = -1, .kind = 's' };
@@ -417,7 +419,13 @@ static enum err put_braces(struct run *r, struct build *b, const struct text *t,
 	while (*at < t->bytes && t->data[*at] != '}' && t->data[*at] != ':')
 		(*at)++;
 	size_t n = *at - begin, number_at = begin;
-	int64_t number = n ? read_number(t, &number_at, -1) : (int64_t)(*next)++;
+	int64_t number = read_number(t, &number_at, -1);
+	if ((number >= 0 && *next > 0) || (!n && *next == NUMBERED))
+		return run_fault(r, ERR_WORK, "a format string has fields with and without numbers");
+	if (number >= 0)
+		*next = NUMBERED;
+	else if (!n)
+		number = (*next)++;
 	if (number >= 0 && (!n || number_at == *at))
 		v = (size_t)number < a->n ? &a->items[number] : NULL;
 	for (size_t i = 0; i < a->n_named && number < 0; i++)
@@ -438,7 +446,7 @@ static enum err put_braces(struct run *r, struct build *b, const struct text *t,
 enum err text_format_braces(struct run *r, const struct text *format, const struct arguments *a, struct value *out)
 {
 	struct build b = { .room = &r->room };
-	size_t next = 0;
+	int64_t next = 0;
 	for (size_t at = 0, done = 0; at <= format->bytes; at++) {
 		char c = at < format->bytes ? format->data[at] : 0;
 		if (at == format->bytes || c == '{' || c == '}')
