@@ -69,18 +69,18 @@ TEST(small_templates_give_what_jinja2_gives)
 static const char messages[] = "[{\"role\": \"user\", \"content\": \"hello\", \"name\": \"Bob\", \"n\": 42, \"yes\": true, \"x\": 1.5, "
 			       "\"list\": [\"a\", 1], \"d\": {\"k\": \"v\"}}, {\"role\": \"villain\", \"content\": \"<&> y\"}]";
 
-/* The result with { } around what came from outside. */
+/* The result with ^ $ around what came from outside. */
 static void mark(const struct template_result *r, char *room, size_t size)
 {
 	size_t n = 0;
 	int64_t run = 0;
 	for (size_t i = 0; i <= r->text.size && n + 4 < size; i++) {
 		if (run < r->n_input && i == r->input[run].end) {
-			room[n++] = '}';
+			room[n++] = '$';
 			run++;
 		}
 		if (run < r->n_input && i == r->input[run].begin)
-			room[n++] = '{';
+			room[n++] = '^';
 		if (i < r->text.size)
 			room[n++] = bytes_text(&r->text)[i];
 	}
@@ -89,44 +89,44 @@ static void mark(const struct template_result *r, char *room, size_t size)
 
 /* m is the first message, w the second; o is "own", a text of the template's side. */
 static const struct { const char *text, *want; } origins[] = {
-	{ "a{{ m.content }}b", "a{hello}b" },
-	{ "{{ 'x' + m.content + 'y' }}", "x{hello}y" },
-	{ "{{ 'x' ~ m.n ~ m.yes ~ m.x ~ 5 }}", "x{42True1.5}5" },
-	{ "{{ o }}{{ o ~ m.name }}", "ownown{Bob}" },
-	{ "{{ ('<' + m.content + '>')[0:3] }}", "<{he}" },
-	{ "{{ ('<' + m.content + '>')[::-1] }}", ">{olleh}<" },
-	{ "{{ (' ' + m.content + ' x ') | trim }}", "{hello} x" },
-	{ "{{ ('<' + m.content).strip('<h') }}", "{ello}" },
-	{ "{{ m.content | replace('l', 'L') }}", "{he}LL{o}" },
-	{ "{{ 'a-b' | replace('-', m.name) }}", "a{Bob}b" },
-	{ "{{ m.content.replace('ll', m.name) }}", "{heBobo}" },
-	{ "{{ 'a-b'.split('-') | join(m.name) }}", "a{Bob}b" },
-	{ "{{ m.content.split('l') | join('-') }}", "{he}--{o}" },
-	{ "{{ m.content | upper }}{{ 'q' | upper }}{{ m.content.title() }}", "{HELLO}Q{Hello}" },
-	{ "{{ m.d | tojson }}", "{{\"k\": \"v\"}}" },
-	{ "{{ {'a': m.content} | tojson }}", "{\"a\": {\"hello\"}}" },
-	{ "{{ {'a': m.n, 'b': 1} | tojson }}", "{\"a\": {42}, \"b\": 1}" },
-	{ "{{ [m.content, 'x'] | tojson(indent=1) }}", "[\n {\"hello\"},\n \"x\"\n]" },
-	{ "{{ m.d | string }}{{ m.list }}", "{{'k': 'v'}['a', 1]}" },
-	{ "{{ [m.name, 'y'] }}", "[{'Bob'}, 'y']" },
-	{ "{{ '%s and %d' % (m.name, m.n) }}", "{Bob} and {42}" },
-	{ "{{ '{} or {}'.format(m.name, 'me') }}", "{Bob} or me" },
-	{ "{% for k, v in m.d.items() %}{{ k }}={{ v }}{% endfor %}", "{k}={v}" },
-	{ "{% for c in m.name %}<{{ c }}>{% endfor %}", "<{B}><{o}><{b}>" },
-	{ "{% set x %}a{{ m.name }}{% endset %}{{ x | length }}{{ x }}", "4a{Bob}" },
-	{ "{% macro f(t) %}[{{ t }}]{% endmacro %}{{ f(m.name) }}{{ f('n') }}", "[{Bob}][n]" },
-	{ "{% filter upper %}a{{ m.name }}{% endfilter %}", "A{BOB}" },
-	{ "{{ m.n + 1 }}{{ -m.n }}{{ (m.n | string) * 2 }}{{ m.n | float }}", "{43-42424242.0}" },
-	{ "{{ '7' | int + ('4' ~ m.n) | int }}", "{449}" },
-	{ "{{ w.content | e }}", "{&lt;&amp;&gt; y}" },
-	{ "{{ (o | safe) + w.content }}", "own{&lt;&amp;&gt; y}" },
+	{ "a{{ m.content }}b", "a^hello$b" },
+	{ "{{ 'x' + m.content + 'y' }}", "x^hello$y" },
+	{ "{{ 'x' ~ m.n ~ m.yes ~ m.x ~ 5 }}", "x^42True1.5$5" },
+	{ "{{ o }}{{ o ~ m.name }}", "ownown^Bob$" },
+	{ "{{ ('<' + m.content + '>')[0:3] }}", "<^he$" },
+	{ "{{ ('<' + m.content + '>')[::-1] }}", ">^olleh$<" },
+	{ "{{ (' ' + m.content + ' x ') | trim }}", "^hello$ x" },
+	{ "{{ ('<' + m.content).strip('<h') }}", "^ello$" },
+	{ "{{ m.content | replace('l', 'L') }}", "^he$LL^o$" },
+	{ "{{ 'a-b' | replace('-', m.name) }}", "a^Bob$b" },
+	{ "{{ m.content.replace('ll', m.name) }}", "^heBobo$" },
+	{ "{{ 'a-b'.split('-') | join(m.name) }}", "a^Bob$b" },
+	{ "{{ m.content.split('l') | join('-') }}", "^he$--^o$" },
+	{ "{{ m.content | upper }}{{ 'q' | upper }}{{ m.content.title() }}", "^HELLO$Q^Hello$" },
+	{ "{{ m.d | tojson }}", "^{\"k\": \"v\"}$" },
+	{ "{{ {'a': m.content} | tojson }}", "{\"a\": ^\"hello\"$}" },
+	{ "{{ {'a': m.n, 'b': 1} | tojson }}", "{\"a\": ^42$, \"b\": 1}" },
+	{ "{{ [m.content, 'x'] | tojson(indent=1) }}", "[\n ^\"hello\"$,\n \"x\"\n]" },
+	{ "{{ m.d | string }}{{ m.list }}", "^{'k': 'v'}['a', 1]$" },
+	{ "{{ [m.name, 'y'] }}", "[^'Bob'$, 'y']" },
+	{ "{{ '%s and %d' % (m.name, m.n) }}", "^Bob$ and ^42$" },
+	{ "{{ '{} or {}'.format(m.name, 'me') }}", "^Bob$ or me" },
+	{ "{% for k, v in m.d.items() %}{{ k }}={{ v }}{% endfor %}", "^k$=^v$" },
+	{ "{% for c in m.name %}<{{ c }}>{% endfor %}", "<^B$><^o$><^b$>" },
+	{ "{% set x %}a{{ m.name }}{% endset %}{{ x | length }}{{ x }}", "4a^Bob$" },
+	{ "{% macro f(t) %}[{{ t }}]{% endmacro %}{{ f(m.name) }}{{ f('n') }}", "[^Bob$][n]" },
+	{ "{% filter upper %}a{{ m.name }}{% endfilter %}", "A^BOB$" },
+	{ "{{ m.n + 1 }}{{ -m.n }}{{ (m.n | string) * 2 }}{{ m.n | float }}", "^43-42424242.0$" },
+	{ "{{ '7' | int + ('4' ~ m.n) | int }}", "^449$" },
+	{ "{{ w.content | e }}", "^&lt;&amp;&gt; y$" },
+	{ "{{ (o | safe) + w.content }}", "own^&lt;&amp;&gt; y$" },
 	{ "{{ 'a\nb' | indent(m.n - 40) }}", "a\n  b" },
-	{ "{{ m.name | default('x') }}{{ m.no | default('x') }}{{ m.no | default(m.name) }}", "{Bob}x{Bob}" },
-	{ "{{ m.list | map('string') | join(',') }}", "{a},{1}" },
-	{ "{{ [m.name, 'b', 'A'] | sort | join }}", "Ab{Bob}" },
+	{ "{{ m.name | default('x') }}{{ m.no | default('x') }}{{ m.no | default(m.name) }}", "^Bob$x^Bob$" },
+	{ "{{ m.list | map('string') | join(',') }}", "^a$,^1$" },
+	{ "{{ [m.name, 'b', 'A'] | sort | join }}", "Ab^Bob$" },
 	{ "{{ strftime_now('%Y') }}{{ messages | length }}{{ m.content | length }}", "202625" },
-	{ "{{ v }}{{ tools[0].name }}{{ bos_token }}", "{from the requesttool}own bos" },
-	{ "{{ m.role }} {{ w.role }}", "user {villain}" },            /* a known role is a word of the template's */
+	{ "{{ v }}{{ tools[0].name }}{{ bos_token }}", "^from the requesttool$own bos" },
+	{ "{{ m.role }} {{ w.role }}", "user ^villain$" },            /* a known role is a word of the template's */
 	{ "{{ 'a' if m.content == 'hello' else 'b' }}{{ m.content in 'say hello' }}", "aTrue" },
 };
 

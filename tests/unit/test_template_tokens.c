@@ -204,6 +204,11 @@ TEST(added_tokens_that_the_template_writes_are_refused_too)
 		CU_ASSERT_EQUAL(times(t, id, text, 0, strlen(text), names[i]), 0);
 		CU_ASSERT_EQUAL(times(t, id, text, strlen(text) - 3, strlen(text), names[i]), 2);
 		CU_ASSERT_EQUAL(times(t, id, text, 14, 15, names[i]), 1);
+		/* what is foreign keeps its place when what stands before it becomes shorter, and behind a control token */
+		snprintf(text, sizeof text, "<|begin|>e\xcc\x81" "e\xcc\x81" "e\xcc\x81 x%s yyyyyyyyyyyy", names[i]);
+		CU_ASSERT_EQUAL(times(t, id, text, 19, 20, names[i]), 1);
+		CU_ASSERT_EQUAL(times(t, id, text, 20, 20 + strlen(names[i]), names[i]), 0);
+		CU_ASSERT_EQUAL(times(t, id, text, 9, 12, names[i]), 1);
 	}
 	tokenizer_close(t);
 }
