@@ -22,6 +22,13 @@ size_t utf8_encode(uint32_t c, char room[4]);
 const char *utf8_before(const char *begin, const char *at);              /* start of the character that ends at `at` */
 bool char_is_space(uint32_t c);                                          /* White_Space */
 bool char_is_word(uint32_t c);                                           /* \w */
+bool char_is_letter(uint32_t c);                                         /* categories L*, Nd and N* */
+bool char_is_decimal(uint32_t c);
+bool char_is_number(uint32_t c);
+bool char_prints(uint32_t c);                                            /* Python's str.isprintable */
+uint32_t char_to_upper(uint32_t c);                                      /* those whose other case is one character */
+uint32_t char_to_lower(uint32_t c);
+uint32_t char_to_title(uint32_t c);
 /* GPT-2's printable stand-ins of bytes: https://github.com/openai/gpt-2/blob/master/src/encoder.py, bytes_to_unicode */
 uint32_t byte_to_char(unsigned char byte);
 int char_to_byte(uint32_t c);                                            /* -1: stands for no byte */

@@ -54,6 +54,10 @@ void template_result_free(struct template_result *r);
 enum err template_tokenize(const struct template *t, const struct template_result *r, const struct tokenizer *tokenizer,
 			   struct tokens *out);
 
+/* Requests in OpenAI's format have the arguments of a tool call as JSON in a string; templates want the object. Replaces each such
+ * string in an array of messages by what it holds, and leaves what is no JSON object as it is. */
+enum err chat_parse_arguments(json_t *messages);
+
 /* A model's templates: the default one, and maybe one for requests with tools. */
 struct chat_templates {
 	struct template *plain, *tool_use;   /* plain NULL: the model has none; tool_use NULL: plain serves both */

@@ -40,6 +40,28 @@ enum err template_tokenize(const struct template *t, const struct template_resul
 	return e;
 }
 
+enum err chat_parse_arguments(json_t *messages)
+{
+	json_t *message, *call;
+	size_t i, k;
+	json_array_foreach(messages, i, message) {
+		json_array_foreach(json_object_get(message, "tool_calls"), k, call) {
+			json_t *function = json_object_get(call, "function");
+			json_t *arguments = json_object_get(function, "arguments");
+			if (!json_is_string(arguments))
+				continue;
+			json_t *object = json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+			if (!json_is_object(object)) {
+				json_decref(object);
+				continue;
+			}
+			if (json_object_set_new(function, "arguments", object))
+				return ERR(MEMORY, "no memory for the arguments of a tool call");
+		}
+	}
+	return ERR_OK;
+}
+
 /* -- finding -------------------------------------------------------------------------------------------------------- */
 
 /* One template of those found; names: "default" and "tool_use", others are for uses that nothing here has. The first source

@@ -4,7 +4,6 @@
 #include "runtime/characters.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 #define METHOD(name) static enum err name(struct run *r, struct value self, const struct arguments *a, struct value *out)
 
@@ -229,18 +228,7 @@ static enum err cut(struct run *r, struct value self, const struct arguments *a,
 METHOD(partition) { return cut(r, self, a, false, out); }
 METHOD(rpartition) { return cut(r, self, a, true, out); }
 
-static bool is_letter(uint32_t c)
-{
-	utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-	return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
-}
-
-static bool is_digit(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_ND; }
-static bool is_letter_or_digit(uint32_t c)
-{
-	utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-	return is_letter(c) || (k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO);
-}
+static bool is_letter_or_number(uint32_t c) { return char_is_letter(c) || char_is_number(c); }
 static bool is_space(uint32_t c) { return char_is_space(c) || (c >= 0x1c && c <= 0x1f); }
 
 static enum err all_are(struct run *r, const struct text *t, bool (*is)(uint32_t c), struct value *out)
@@ -252,9 +240,9 @@ static enum err all_are(struct run *r, const struct text *t, bool (*is)(uint32_t
 	return run_steps(r, t->bytes / 16);
 }
 
-METHOD(text_isalpha) { return (void)a, all_are(r, self.text, is_letter, out); }
-METHOD(text_isdigit) { return (void)a, all_are(r, self.text, is_digit, out); }
-METHOD(text_isalnum) { return (void)a, all_are(r, self.text, is_letter_or_digit, out); }
+METHOD(text_isalpha) { return (void)a, all_are(r, self.text, char_is_letter, out); }
+METHOD(text_isdigit) { return (void)a, all_are(r, self.text, char_is_decimal, out); }
+METHOD(text_isalnum) { return (void)a, all_are(r, self.text, is_letter_or_number, out); }
 METHOD(text_isspace) { return (void)a, all_are(r, self.text, is_space, out); }
 
 static enum err has_case(struct run *r, struct value self, const char *test, struct value *out)

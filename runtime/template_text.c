@@ -3,7 +3,6 @@
 #include "runtime/characters.h"
 
 #include <string.h>
-#include <utf8proc.h>
 
 int64_t text_chars(const struct text *t)
 {
@@ -15,10 +14,7 @@ int64_t text_chars(const struct text *t)
 
 /* -- case ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_cased(uint32_t c)
-{
-	return utf8proc_tolower((utf8proc_int32_t)c) != (utf8proc_int32_t)c || utf8proc_toupper((utf8proc_int32_t)c) != (utf8proc_int32_t)c;
-}
+static bool is_cased(uint32_t c) { return char_to_lower(c) != c || char_to_upper(c) != c; }
 
 /* Where jinja2's title filter begins a word anew: behind - white space ( { [ < */
 static bool begins_word(uint32_t c) { return char_is_space(c) || (c && c < 0x80 && strchr("-({[<", (int)c)); }
@@ -26,10 +22,9 @@ static bool begins_word(uint32_t c) { return char_is_space(c) || (c && c < 0x80 
 static enum err put_char(struct build *b, uint32_t c, bool upper, bool title, bool input)
 {
 	char room[4];
-	utf8proc_int32_t i = (utf8proc_int32_t)c;
 	if (c == 0xdf && upper)   /* the one common letter whose upper case is two */
 		return build_put(b, title ? "Ss" : "SS", 2, input);
-	c = (uint32_t)(title ? utf8proc_totitle(i) : upper ? utf8proc_toupper(i) : utf8proc_tolower(i));
+	c = title ? char_to_title(c) : upper ? char_to_upper(c) : char_to_lower(c);
 	return build_put(b, room, utf8_encode(c, room), input);
 }
 

@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <utf8proc.h>
 
 /* -- numbers -------------------------------------------------------------------------------------------------------- */
 
@@ -42,14 +41,6 @@ enum err build_number(struct build *b, struct value v)
 
 /* -- str and repr --------------------------------------------------------------------------------------------------- */
 
-static bool prints(uint32_t c)
-{
-	if (c < 0x7f)
-		return c >= 0x20;
-	utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
-	return k != UTF8PROC_CATEGORY_CN && k < UTF8PROC_CATEGORY_ZS;
-}
-
 static enum err repr_char(struct build *b, const struct text *t, size_t at, size_t n, char quote)
 {
 	static const char from[] = "\n\r\t\\", to[] = "nrt\\";
@@ -58,7 +49,7 @@ static enum err repr_char(struct build *b, const struct text *t, size_t at, size
 	const char *simple = c && c < 0x80 ? strchr(from, (int)c) : NULL;
 	if (simple || c == (unsigned char)quote)
 		room[1] = simple ? to[simple - from] : quote;
-	else if (prints(c))
+	else if (char_prints(c))
 		return build_part(b, t, at, at + n);
 	else
 		snprintf(room, sizeof room, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);

@@ -396,6 +396,18 @@ TEST(a_gguf_file_s_template_is_found)
 	test_dir_remove(&dir);
 }
 
+TEST(arguments_of_tool_calls_become_objects)
+{
+	json_t *m = parse_json("[{\"role\": \"user\"}, {\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": \"{\\\"a\\\": [1]}\"}},"
+			       "{\"function\": {\"arguments\": \"[1]\"}}, {\"function\": {\"arguments\": {\"b\": 2}}}, {\"function\": {\"arguments\": \"{\"}}, 5]}]");
+	json_t *want = parse_json("[{\"role\": \"user\"}, {\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"a\": [1]}}},"
+				  "{\"function\": {\"arguments\": \"[1]\"}}, {\"function\": {\"arguments\": {\"b\": 2}}}, {\"function\": {\"arguments\": \"{\"}}, 5]}]");
+	CHECK_OK(chat_parse_arguments(m));
+	CU_ASSERT_TRUE(json_equal(m, want));
+	json_decref(m);
+	json_decref(want);
+}
+
 TEST_MAIN("template", CASE(small_templates_give_what_jinja2_gives), CASE(every_byte_knows_where_it_came_from), CASE(hostile_templates_are_stopped),
 	  CASE(deep_templates_are_refused), CASE(sentences_name_line_and_column), CASE(damaged_templates_do_no_harm),
-	  CASE(without_memory_a_render_fails_cleanly), CASE(a_directory_s_templates_are_found), CASE(a_gguf_file_s_template_is_found))
+	  CASE(without_memory_a_render_fails_cleanly), CASE(a_directory_s_templates_are_found), CASE(a_gguf_file_s_template_is_found), CASE(arguments_of_tool_calls_become_objects))
