@@ -47,7 +47,7 @@ static enum err op_whole(struct run *r, int op, int64_t a, int64_t b, struct val
 		if (!b)
 			return run_fault(r, ERR_WORK, "division by zero");
 		if (b == -1)   /* INT64_MIN / -1 */
-			return op == '%' ? (*out = value_int(0), ERR_OK) : op_whole(r, '-', 0, a, out);
+			return op_whole(r, op == '%' ? '*' : '-', 0, a, out);
 		v = op == '%' ? a % b : a / b;
 		if (a % b && (a < 0) != (b < 0))   /* Python rounds down */
 			v += op == '%' ? b : -1;
