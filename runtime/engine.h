@@ -38,7 +38,8 @@ struct engine_calls {
  * wrong with one request ends that request alone. An error before the first step is agreed; one inside a step is this rank's own
  * and sets s->broken. */
 enum err engine_run(struct session *s, const struct engine_calls *calls, struct engine_counts *counts);
-/* From within a call: ends all answers of the request with this tag, and calls done for them. */
+/* From within order or token: ends all answers of the request with this tag, and calls done for them; for one whose token is being told
+ * after the call. */
 void engine_cancel(struct engine *e, const void *tag);
 /* ERR_WORK or ERR_FIT with a sentence when the request can never run. */
 enum err engine_check(const struct session *s, const struct request *r);

@@ -11,7 +11,7 @@ struct active {
 	struct answer a;
 	int32_t number;               /* the schedule's */
 	int flying;                   /* in a step that is under way */
-	int gone;                     /* cancelled while flying: a.finish says why it will end */
+	int gone;                     /* cancelled while flying or being told: a.finish says why it will end */
 	int is_sibling;               /* of an answer that has begun */
 	int siblings;                 /* answers of the request that start when this one has its first token */
 	struct active *next;          /* among those that are due */
@@ -36,6 +36,7 @@ struct engine {
 	struct active **of_number;    /* (n_numbers), by the schedule's number; NULL: none */
 	int64_t n_numbers;
 	struct active *due;           /* siblings that are to start, as one template per request, oldest first */
+	const struct active *telling; /* whose token is being told */
 	int no_more;                  /* no request is to come */
 };
 

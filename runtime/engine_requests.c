@@ -224,16 +224,11 @@ static void let_siblings_start(struct engine *e, struct active *q)
 	q->siblings = 0;
 }
 
-/* The schedule has given its number back. */
-static void forget(struct engine *e, struct active *q)
-{
-	e->of_number[q->number] = NULL;
-	active_free(q);
-}
-
-/* Tells that it is done. Its siblings that wait for its first token end with it, or are let start. */
+/* The schedule has given its number back: tells that it is done. Its siblings that wait for its first token end with it, or are let
+ * start. Calls may cancel it, and find it gone. */
 static void end(struct engine *e, struct active *q, enum finish why)
 {
+	e->of_number[q->number] = NULL;
 	q->a.finish = why;
 	if (q->siblings && why != FINISH_CANCELLED && why != FINISH_DROPPED)
 		let_siblings_start(e, q);
@@ -241,19 +236,21 @@ static void end(struct engine *e, struct active *q, enum finish why)
 		tell_never(e, &q->r, q->a.choice + 1, q->siblings, why);
 	q->siblings = 0;
 	tell_done(e, &q->a);
+	active_free(q);
 }
 
-/* Ends one that runs or waits: the schedule first, which may still read what it borrows. */
+/* Ends one that runs or waits: the schedule first, which may still read what it borrows. The one whose token is being told ends after
+ * that. */
 static void cut_short(struct engine *e, struct active *q, enum finish why)
 {
-	schedule_cancel(e->schedule, q->number);
-	if (q->flying) {
+	if (q != e->telling)
+		schedule_cancel(e->schedule, q->number);
+	if (q->flying || q == e->telling) {
 		q->gone = 1;
 		q->a.finish = why;
 		return;
 	}
 	end(e, q, why);
-	forget(e, q);
 }
 
 static void end_due(struct engine *e, const void *tag, int all, enum finish why)
@@ -315,10 +312,8 @@ void engine_landed(struct engine *e, const struct step *step)
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		struct active *q = e->of_number[step->slices[i].sequence];
 		q->flying = 0;
-		if (q->gone && !(step->slices[i].flags & SLICE_SAMPLE)) {
+		if (q->gone && !(step->slices[i].flags & SLICE_SAMPLE))
 			end(e, q, q->a.finish);
-			forget(e, q);
-		}
 	}
 }
 
@@ -352,7 +347,6 @@ void engine_take(struct engine *e, const struct step_result *r, const struct sam
 			say_fault(a, r->fault);
 		schedule_token(e->schedule, r->sequence, 0, 0);
 		end(e, q, a->finish);
-		forget(e, q);
 		return;
 	}
 	if (logprobs)
@@ -361,14 +355,12 @@ void engine_take(struct engine *e, const struct step_result *r, const struct sam
 	a->digest += r->digest;
 	a->finish = is_stop_token(q, r->token) ? FINISH_STOP : room > 1 ? FINISH_NOT_YET : FINISH_LENGTH;
 	let_siblings_start(e, q);
+	e->telling = q;
 	int ended = e->calls->token && e->calls->token(e->calls->arg, a, r->token);
-	if (e->of_number[r->sequence] != q)      /* the call cancelled it */
-		return;
-	if (ended)
+	e->telling = NULL;
+	if (ended && !q->gone)
 		a->finish = FINISH_STOP;
 	schedule_token(e->schedule, r->sequence, r->token, a->finish == FINISH_NOT_YET);
-	if (a->finish != FINISH_NOT_YET) {
+	if (a->finish != FINISH_NOT_YET)
 		end(e, q, a->finish);
-		forget(e, q);
-	}
 }

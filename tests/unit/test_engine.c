@@ -18,13 +18,16 @@ struct scene {
 	struct layout layout;
 	int ranks, n;                   /* requests */
 	int pauses;                     /* the source has none every so often; 0: always one */
+	int several;                    /* each request has three answers */
+	int first;                      /* lengths begin with those of this request */
 	int refuse_every, cancel_every, stop_every;
 	int order_at;                   /* after so many answers .. */
 	enum engine_order order;        /* .. say this */
 	long long idle_us;              /* the source has none for this long, then no more */
 	struct cluster cluster;
 	/* how it went */
-	int given, out, most_out, n_done, asked;
+	int given, out, most_out, n_done;
+	int asked;                      /* while there were pauses, or nothing to do */
 	struct engine *engine;
 	long long began_us;
 	double idle_cpu_s;
@@ -40,14 +43,19 @@ static int32_t prompts[MOST][MOST_PROMPT];
 static int is_refused(const struct scene *s, int i) { return s->refuse_every && i % s->refuse_every == 1; }
 static int is_cancelled(const struct scene *s, int i) { return s->cancel_every && i % s->cancel_every == 2; }
 static int is_stopped(const struct scene *s, int i) { return s->stop_every && i % s->stop_every == 3; }
-static int n_of(int i) { return i % 11 == 4 ? 3 : 1; }
+static int n_of(const struct scene *s, int i) { return s->several || i % 11 == 4 ? 3 : 1; }
+
+static int prompt_of(const struct scene *s, int i) { return 1 + (i + s->first) * 7 % (MOST_PROMPT - 1); }
+
+/* With its first token when there are others, which then are just about to start. */
+static int cancelled_after(const struct scene *s, int i) { return n_of(s, i) > 1 ? 1 : 2; }
 
 static void make_request(const struct scene *s, int i, struct request *r)
 {
-	int n = 1 + i * 7 % (MOST_PROMPT - 1);
+	int n = prompt_of(s, i);
 	for (int k = 0; k < n; k++)
 		prompts[i][k] = (k * 5 + i % 5 * 13) % VOCAB;
-	*r = (struct request){ .prompt = prompts[i], .n_prompt = n, .max_tokens = 1 + i * 5 % MOST_NEW, .ignore_eos = 1, .n = n_of(i),
+	*r = (struct request){ .prompt = prompts[i], .n_prompt = n, .max_tokens = 1 + (i + s->first) * 5 % MOST_NEW, .ignore_eos = 1, .n = n_of(s, i),
 			       .sample = { .temperature = 0.8f, .top_p = 1, .seed = 1, .choice = (uint32_t)i },
 			       .repetition_penalty = i % 3 ? 0 : 1.3f, .tag = prompts[i] };
 	if (is_refused(s, i))
@@ -79,6 +87,7 @@ static enum engine_next next(void *arg, struct request *r)
 			s->began_us = clock_us();
 			s->idle_cpu_s = cpu_s();
 		}
+		s->asked++;
 		if (clock_us() - s->began_us < s->idle_us)
 			return ENGINE_NONE_NOW;
 		s->idle_cpu_s = cpu_s() - s->idle_cpu_s;
@@ -91,7 +100,7 @@ static int token(void *arg, const struct answer *a, int32_t id)
 	struct scene *s = arg;
 	int i = index_of(a);
 	CU_ASSERT_EQUAL(a->tokens[a->n_tokens - 1], id);
-	if (is_cancelled(s, i) && a->n_tokens == 2)
+	if (is_cancelled(s, i) && a->choice == (uint32_t)i && a->n_tokens == cancelled_after(s, i))
 		engine_cancel(s->engine, a->tag);
 	return is_stopped(s, i) && a->n_tokens == 3;
 }
@@ -102,12 +111,14 @@ static void done(void *arg, struct answer *a)
 	int i = index_of(a);
 	s->out--;
 	s->n_done++;
-	CU_ASSERT_FATAL(a->choice - (uint32_t)i < (uint32_t)n_of(i));
+	CU_ASSERT_FATAL(a->choice - (uint32_t)i < (uint32_t)n_of(s, i));
 	s->done[i][a->choice - (uint32_t)i]++;
 	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->error != NULL);
 	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->code == ERR_WORK);
-	if (a->choice != (uint32_t)i)
+	if (a->choice != (uint32_t)i) {
+		CU_ASSERT_EQUAL(a->finish == FINISH_CANCELLED, is_cancelled(s, i) && !is_refused(s, i));
 		return;
+	}
 	s->finish[i] = a->finish;
 	s->n_tokens[i] = a->n_tokens;
 	if (a->n_tokens)
@@ -147,7 +158,7 @@ static void play(struct scene *s)
 	cluster_free(&s->cluster);
 	CU_ASSERT_EQUAL(s->out, 0);
 	for (int i = 0; i < s->given; i++)
-		for (int c = 0; c < n_of(i); c++)
+		for (int c = 0; c < n_of(s, i); c++)
 			CU_ASSERT_EQUAL(s->done[i][c], 1);
 }
 
@@ -161,7 +172,7 @@ TEST(requests_that_come_at_any_time_get_their_own_answers)
 	reference = (struct scene){ .layout = one, .ranks = 1, .n = 60 };
 	play(&reference);
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-		s = (struct scene){ .layout = cases[c].layout, .ranks = cases[c].ranks, .n = 60, .pauses = cases[c].pauses, .refuse_every = 9,
+		s = (struct scene){ .layout = cases[c].layout, .ranks = cases[c].ranks, .n = 60, .pauses = cases[c].pauses, .refuse_every = 8,
 				    .cancel_every = 7, .stop_every = 5 };
 		play(&s);
 		CU_ASSERT_EQUAL(s.given, 60);
@@ -170,8 +181,8 @@ TEST(requests_that_come_at_any_time_get_their_own_answers)
 			enum finish finish = FINISH_LENGTH;
 			if (is_refused(&s, i))
 				want = 0, finish = FINISH_REFUSED;
-			else if (is_cancelled(&s, i) && want >= 2)
-				want = 2, finish = FINISH_CANCELLED;
+			else if (is_cancelled(&s, i) && want >= cancelled_after(&s, i))
+				want = cancelled_after(&s, i), finish = FINISH_CANCELLED;
 			else if (is_stopped(&s, i) && want >= 3)
 				want = 3, finish = FINISH_STOP;
 			CU_ASSERT_EQUAL(s.n_tokens[i], want);
@@ -190,6 +201,18 @@ TEST(no_more_requests_are_taken_than_needed)
 	CU_ASSERT_EQUAL(s.given, MOST);
 	CU_ASSERT(s.most_out <= 2 * SEQUENCES + 3 * 3);
 	CU_ASSERT(s.most_out >= 2 * SEQUENCES);
+}
+
+/* The prompt is computed once, but for its last token, and the others' tokens come one step after the first one's. */
+TEST(several_answers_share_their_prompt_and_run_together)
+{
+	static struct scene s;
+	s = (struct scene){ .layout = one, .ranks = 1, .n = 1, .several = 1, .first = 7 };
+	play(&s);
+	CU_ASSERT_EQUAL(s.n_done, 3);
+	CU_ASSERT(prompt_of(&s, 0) == 11 && s.n_tokens[0] == 12);
+	CU_ASSERT_EQUAL(s.counts.steps, 12 + 1);
+	CU_ASSERT_EQUAL(s.counts.schedule.shared_tokens, 2 * (11 - 1));
 }
 
 TEST(told_to_admit_no_more_what_has_begun_is_finished)
@@ -218,13 +241,14 @@ TEST(told_to_drop_all_it_ends_at_once)
 	CU_ASSERT(begun > 0 && s.given < 60);
 }
 
-/* Half a second without work on two ranks takes less than half of that on a processor. */
+/* Half a second without work on two ranks takes less than half of that on a processor; it is asked at most every half millisecond. */
 TEST(waiting_for_requests_costs_little)
 {
 	static struct scene s;
 	s = (struct scene){ .layout = { .tp = 2, .pp = 1, .dp = 1 }, .ranks = 2, .n = 5, .idle_us = 500000 };
 	play(&s);
-	printf("%.3f s  ", s.idle_cpu_s);
+	printf("%.3f s, asked %d times  ", s.idle_cpu_s, s.asked);
+	CU_ASSERT(s.asked <= 1001);
 	CU_ASSERT(s.idle_cpu_s < 0.25);
 }
 
@@ -237,5 +261,6 @@ TEST(an_engine_without_requests_ends)
 }
 
 TEST_MAIN("engine", CASE(requests_that_come_at_any_time_get_their_own_answers), CASE(no_more_requests_are_taken_than_needed),
+	  CASE(several_answers_share_their_prompt_and_run_together),
 	  CASE(told_to_admit_no_more_what_has_begun_is_finished), CASE(told_to_drop_all_it_ends_at_once),
 	  CASE(waiting_for_requests_costs_little), CASE(an_engine_without_requests_ends))

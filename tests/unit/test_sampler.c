@@ -29,8 +29,12 @@ struct question {
 
 static void tell(struct sampler *s, const struct question *q)
 {
-	struct adjustments later = *q->adjust;
+	struct adjustments later = *q->adjust, other = *q->adjust;
+	other.slot = (q->adjust->slot + 1) % 3;      /* another sequence's, which must not be seen */
+	sampler_note(s, &other, NULL, 0);
 	sampler_note(s, q->adjust, NULL, 0);
+	other.slot = (q->adjust->slot + 2) % 3;
+	sampler_note(s, &other, NULL, 0);
 	later.n_prompt = later.n_answer = 0;
 	for (int i = 0; i < q->n_later; i++)
 		sampler_note(s, &later, &q->later[i], 1);
