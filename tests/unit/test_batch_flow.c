@@ -1,6 +1,6 @@
 /* Input, journal and output together, driven as journal.h says: a batch with good and bad lines that is killed at random
  * moments, and whose requests end in another order each time, has the bytes of one that ran undisturbed.
- * timeout: 120 */
+ * timeout: 300 */
 #include "base/clock.h"
 #include "base/file.h"
 #include "launcher/batch_input.h"
