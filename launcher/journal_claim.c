@@ -1,5 +1,7 @@
 #include "launcher/journal_claim.h"
 
+#include "base/clock.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +17,7 @@
 static const char format[] = "shardrun claim 1\nnonce %016" PRIx64 "\nbeat %016" PRIx64 "\nreleased %d\nhost %s\njob %s\n"
 			     "restart %" PRId64 "\npid %" PRId64 "\nstarted %" PRId64 "\nboot %s\npid_space %" PRIu64
 			     "\nlease_us %" PRId64 "\n";
+#define CLAIM_TO_BE "new."   /* and a number: a claim that has not got its name yet */
 enum { CLAIM_BYTES = 600 };   /* padded, so that a renewal overwrites in place with one write */
 
 /* State and start time of a process; 0 when there is none to be seen. */
@@ -94,7 +97,8 @@ void claim_describe(const struct claim_holder *h, char *room, size_t capacity)
 		snprintf(room, capacity, "host %s, process %" PRId64 " (no job)", h->host, h->pid);
 }
 
-/* The greatest epochs in the names of claims and of other files; 0: none. remove_below: claims of lesser epochs are removed. */
+/* The greatest epochs in the names of claims and of other files; 0: none. remove_below: claims of lesser epochs, and what kills
+ * left of others, are removed. */
 static enum err look(const struct claim *c, uint64_t remove_below, uint64_t *top_claim, uint64_t *top_other)
 {
 	char path[JOURNAL_PATH_BYTES];
@@ -106,8 +110,10 @@ static enum err look(const struct claim *c, uint64_t remove_below, uint64_t *top
 		uint64_t any = journal_name_epoch(entry->d_name, NULL), claim = journal_name_epoch(entry->d_name, "claim");
 		*top_claim = claim > *top_claim ? claim : *top_claim;
 		*top_other = !claim && any > *top_other ? any : *top_other;
-		if (claim && claim < remove_below && !journal_path(c->directory, "claim", claim, path, sizeof path))
+		if (remove_below && ((claim && claim < remove_below) || !strncmp(entry->d_name, CLAIM_TO_BE, strlen(CLAIM_TO_BE)))) {
+			snprintf(path, sizeof path, "%s/%.100s", c->directory, entry->d_name);
 			unlink(path);
+		}
 	}
 	closedir(dir);
 	return ERR_OK;
@@ -187,20 +193,21 @@ static int may_take(struct claim *c, const struct claim_holder *h, long long now
 	return (h->nonce && h->released) || is_gone(h, &c->me) || now_us - c->seen_us >= lease_us;
 }
 
-static enum err create_claim(struct claim *c, uint64_t epoch, int *created)
+static void choose_nonce(struct claim *c)
 {
-	char path[JOURNAL_PATH_BYTES];
-	TRY(journal_path(c->directory, "claim", epoch, path, sizeof path));
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	*created = fd >= 0;
-	if (fd < 0)
-		return errno == EEXIST ? ERR_OK : ERR(IO, "%s: cannot be made: %s", path, strerror(errno));
 	do {
 		if (getrandom(&c->me.nonce, sizeof c->me.nonce, 0) != sizeof c->me.nonce)
-			c->me.nonce = (uint64_t)c->me.pid << 32 ^ (uint64_t)c->me.started ^ epoch;
+			c->me.nonce = (uint64_t)c->me.pid << 32 ^ (uint64_t)c->me.started ^ (uint64_t)clock_us();
 	} while (!c->me.nonce);
-	c->me.beat = 0;
-	c->me.released = 0;
+}
+
+/* A file that is not there yet, with this run's words in it. *made 0: it is there. */
+static enum err make_file(const struct claim *c, const char *path, int *made)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	*made = fd >= 0;
+	if (fd < 0)
+		return errno == EEXIST ? ERR_OK : ERR(IO, "%s: cannot be made: %s", path, strerror(errno));
 	enum err e = write_claim(c, fd, path);
 	if (!e)
 		e = journal_sync(NULL, fd, path);
@@ -208,6 +215,33 @@ static enum err create_claim(struct claim *c, uint64_t epoch, int *created)
 	if (e)
 		unlink(path);
 	return e;
+}
+
+/* A claim gets its name by a link, with all its words in it: a kill leaves none that does not say whose it is, which would
+ * have to be waited for. Like O_EXCL, link succeeds once; NFS may say that it failed when only the answer was lost, so the
+ * count of names decides. File systems without links get the claim by O_EXCL alone. */
+static enum err create_claim(struct claim *c, uint64_t epoch, int *created)
+{
+	char path[JOURNAL_PATH_BYTES], made_as[JOURNAL_PATH_BYTES];
+	struct stat st;
+	int made;
+	TRY(journal_path(c->directory, "claim", epoch, path, sizeof path));
+	choose_nonce(c);
+	c->me.beat = 0;
+	c->me.released = 0;
+	snprintf(made_as, sizeof made_as, "%s/" CLAIM_TO_BE "%016" PRIx64, c->directory, c->me.nonce);
+	TRY(make_file(c, made_as, &made));
+	*created = 0;
+	if (!made)
+		return ERR_OK;
+	int reason = link(made_as, path) ? errno : 0;
+	*created = !reason || (!stat(made_as, &st) && st.st_nlink == 2);
+	unlink(made_as);
+	if (*created || reason == EEXIST || reason == ENOENT)   /* ENOENT: another run has tidied up */
+		return ERR_OK;
+	if (reason == EPERM || reason == EOPNOTSUPP || reason == ENOSYS || reason == EMLINK)
+		return make_file(c, path, created);
+	return ERR(IO, "%s: cannot be made: %s", path, strerror(reason));
 }
 
 static void remove_claim(const struct claim *c, uint64_t epoch)

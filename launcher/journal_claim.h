@@ -1,13 +1,13 @@
 /* Who may write a journal: one run at a time, without locks (no flock and no fcntl, which a cluster's file systems may
  * lack, forward to a dead server, or keep to one node). What is needed of the file system is what POSIX, NFS and Lustre
- * all give: creating a name with O_EXCL succeeds once; a name that was removed cannot be opened any more, anywhere; a file
+ * all give: link, and open with O_EXCL, make a name once; a name that was removed cannot be opened any more, anywhere; a file
  * opened anew shows what was written and fsynced before.
  *
  * A claim is the file `claim-EPOCH` in the journal's directory. Its creator owns that epoch for ever, and is the owner of
  * the journal for as long as the file is there. Taking over:
  *
- *   1. list the directory; create `claim-(N+1)` with O_EXCL, where N is the greatest epoch in any name there. Who is
- *      second gets EEXIST and waits.
+ *   1. list the directory; create `claim-(N+1)`, where N is the greatest epoch in any name there, by a link or with O_EXCL:
+ *      who is second gets EEXIST and waits.
  *   2. list again (one's own new name makes a client drop a stale listing); a greater claim there, or another file of this
  *      epoch or a greater one: step back.
  *   3. remove every lesser claim. From here on claim_check of every older owner fails.

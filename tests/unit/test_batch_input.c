@@ -1,5 +1,5 @@
 /* The lines of a batch: what a good one becomes, what each kind of bad one is told, and what a million of them cost.
- * timeout: 120 */
+ * timeout: 300 */
 #include "base/mem.h"
 #include "launcher/batch_fields.h"
 #include "launcher/batch_input.h"
