@@ -9,6 +9,7 @@
 #include "runtime/plan.h"
 #include "runtime/session.h"
 
+enum err command_batch(const struct options *o);
 enum err command_bench(const struct options *o);
 enum err command_run(const struct options *o);
 enum err command_plan(const struct options *o);

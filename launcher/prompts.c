@@ -102,53 +102,11 @@ static enum err number_choices(struct prompts *p)
 	return ERR_OK;
 }
 
-/* generation.logit_bias: "TOKEN:BIAS TOKEN:BIAS". */
-static enum err read_biases(struct prompts *p, int *n)
-{
-	const char *at = p->recipe->generation.logit_bias + strspn(p->recipe->generation.logit_bias, " ");
-	for (*n = 0; *at; at += strspn(at, " ")) {
-		char *end = NULL;
-		size_t digits = strspn(at, "0123456789");
-		long long token = strtoll(at, NULL, 10);
-		double bias = at[digits] == ':' ? strtod(at + digits + 1, &end) : 0;
-		if (!digits || digits > 9 || !end || end == at + digits + 1 || (*end && *end != ' ') || !(bias >= -100 && bias <= 100))
-			return ERR(RECIPE, "generation.logit_bias: found \"%.40s\", allowed: TOKEN:BIAS with blanks between, each bias "
-					   "-100 to 100", at);
-		TRY(mem_grow(&p->biases, (size_t)*n + 1, sizeof *p->biases, "logit biases"));
-		p->biases[(*n)++] = (struct token_bias){ (int32_t)token, (float)bias };
-		at = end;
-	}
-	return ERR_OK;
-}
-
-/* The recipe's wishes, the same for every prompt. */
-static enum err read_wishes(struct prompts *p, struct request *out)
-{
-	const struct recipe *r = p->recipe;
-	const struct recipe_list *stops = &r->generation.stop_token_ids;
-	int n_biases = 0;
-	TRY(read_biases(p, &n_biases));
-	TRY(MEM_NEW((size_t)stops->n, int32_t, &p->stop_tokens));
-	for (int i = 0; i < stops->n; i++)
-		p->stop_tokens[i] = (int32_t)stops->items[i];
-	*out = (struct request){
-		.max_tokens = r->generation.max_tokens, .min_tokens = r->generation.min_tokens, .n = (int)r->generation.n,
-		.sample = { .temperature = (float)r->generation.temperature, .top_k = (int32_t)r->generation.top_k,
-			    .top_p = (float)r->generation.top_p, .min_p = (float)r->generation.min_p,
-			    .seed = (uint64_t)r->generation.seed,
-			    .logprobs = r->generation.logprobs ? 1 + (int32_t)r->generation.logprobs : 0 },
-		.repetition_penalty = (float)r->generation.repetition_penalty,
-		.frequency_penalty = (float)r->generation.frequency_penalty,
-		.presence_penalty = (float)r->generation.presence_penalty, .biases = p->biases, .n_biases = n_biases,
-		.stop_tokens = p->stop_tokens, .n_stop_tokens = stops->n, .ignore_eos = r->generation.ignore_eos,
-		.all_logits = p->options->logits != NULL };
-	return ERR_OK;
-}
-
 static enum err make_requests(struct prompts *p)
 {
-	struct request wishes;
-	TRY(read_wishes(p, &wishes));
+	TRY(wishes_read(p->recipe, &p->wishes));
+	struct request wishes = p->wishes.request;
+	wishes.all_logits = p->options->logits != NULL;
 	p->n_each = wishes.n > 1 ? wishes.n : 1;
 	p->n_answers = p->n * p->n_each;
 	TRY(MEM_NEW((size_t)p->n, struct request, &p->requests));
@@ -204,8 +162,7 @@ void prompts_destroy(struct prompts *p)
 			stop_text_free(&p->stop_texts[i]);
 	}
 	bytes_free(&p->piece);
-	mem_free(p->biases);
-	mem_free(p->stop_tokens);
+	wishes_free(&p->wishes);
 	mem_free(p->stop_texts);
 	mem_free(p->texts);
 	mem_free(p->tokens);

@@ -4,6 +4,7 @@
 
 #include "launcher/options.h"
 #include "launcher/recipe.h"
+#include "launcher/wishes.h"
 #include "runtime/schedule.h"
 #include "runtime/session.h"
 #include "runtime/stop_text.h"
@@ -14,8 +15,7 @@ struct prompts {
 	char **texts;                /* NULL where the prompt was given as ids */
 	struct tokens *tokens;
 	struct request *requests;
-	struct token_bias *biases;   /* of all */
-	int32_t *stop_tokens;        /* likewise */
+	struct wishes wishes;        /* of all */
 	int64_t n_answers, n_each;   /* prompt i's are n_each from i * n_each on; the next five have one of each */
 	struct bytes *answers;       /* text that is certain */
 	struct stop_text *stop_texts;
