@@ -19,7 +19,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 64 };
+enum { DIGIT_BITS = SAMPLER_DIGIT_BITS, DIGITS = SAMPLER_DIGITS, KEY_BITS = 64 };
 
 static const uint64_t NAN_KEY = UINT64_MAX;
 
@@ -30,21 +30,37 @@ struct choice {
 	const float *logits;
 	int64_t n_local, first_id, position;
 	const struct sample_params *p;
+	const struct kernels *k;
+	float top;                /* the greatest logit */
+	uint64_t floor, prefix;   /* of a histogram: see find_cut */
+	int shift;
+	uint64_t cut;             /* of a draw */
 };
 
-int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int64_t n_tokens, int n_ranks)
+/* Threads share the tokens of one row. */
+static void share_out(struct choice *c, pool_work *work)
 {
-	return (int64_t)sizeof(struct sampler) + n_local * 3 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t) +
-	       n_ranks * (int64_t)sizeof(struct best_part) + 2 * n_ranks * (int64_t)sizeof(size_t) +
-	       (int64_t)token_counts_bytes(n_slots, n_tokens, n_local);
+	if (c->s->pool)
+		pool_run(c->s->pool, work, c);
+	else
+		work(c, 0, 1);
 }
 
-static enum err create_room(struct sampler *s, int64_t n_slots, int64_t n_tokens)
+int64_t sampler_bytes(const struct sampler_size *z)
+{
+	return (int64_t)sizeof(struct sampler) + z->n_local * 3 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t) +
+	       z->n_ranks * (int64_t)(sizeof(struct best_part) + 2 * sizeof(size_t)) +
+	       z->n_threads * (int64_t)sizeof(struct sampler_found) +
+	       (int64_t)token_counts_bytes(z->n_slots, z->n_tokens, z->n_local);
+}
+
+static enum err create_room(struct sampler *s, const struct sampler_size *z)
 {
 	TRY(MEM_NEW((size_t)s->n_local, float, &s->scaled));
 	TRY(MEM_NEW((size_t)s->n_local, float, &s->share));
 	TRY(MEM_NEW((size_t)s->n_local, float, &s->adjusted));
 	TRY(MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	TRY(MEM_NEW((size_t)s->n_threads, struct sampler_found, &s->found));
 	TRY(MEM_NEW((size_t)s->n_ranks, struct best_part, &s->parts));
 	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_bytes));
 	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_offsets));
@@ -52,19 +68,22 @@ static enum err create_room(struct sampler *s, int64_t n_slots, int64_t n_tokens
 		s->part_bytes[r] = sizeof *s->parts;
 		s->part_offsets[r] = (size_t)r * sizeof *s->parts;
 	}
-	return token_counts_create(n_slots, n_tokens, s->n_local, s->first_id, &s->counts);
+	return token_counts_create(z->n_slots, z->n_tokens, s->n_local, s->first_id, &s->counts);
 }
 
-enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int64_t n_tokens, int n_ranks, struct sampler **out)
+enum err sampler_create(const struct sampler_size *z, struct pool *pool, struct sampler **out)
 {
+	enum { FEW = 4096 };     /* tokens that one thread is done with before others have started */
 	struct sampler *s;
-	if (n_local < 0 || n_ranks < 1)
-		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", n_local, n_ranks);
+	if (z->n_local < 0 || z->n_ranks < 1)
+		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", z->n_local, z->n_ranks);
 	TRY(MEM_NEW(1, struct sampler, &s));
-	s->n_local = n_local;
-	s->first_id = first_id;
-	s->n_ranks = n_ranks;
-	enum err e = create_room(s, n_slots, n_tokens);
+	s->n_local = z->n_local;
+	s->first_id = z->first_id;
+	s->n_ranks = z->n_ranks;
+	s->pool = s->n_local > FEW ? pool : NULL;
+	s->n_threads = s->pool ? pool_threads(pool) : 1;
+	enum err e = create_room(s, z);
 	if (e) {
 		sampler_destroy(s);
 		return e;
@@ -81,6 +100,7 @@ void sampler_destroy(struct sampler *s)
 	mem_free(s->share);
 	mem_free(s->adjusted);
 	mem_free(s->histogram);
+	mem_free(s->found);
 	mem_free(s->parts);
 	mem_free(s->part_bytes);
 	mem_free(s->part_offsets);
@@ -120,19 +140,32 @@ uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint3
 	return (uint64_t)c[1] << 32 | c[0];
 }
 
-static void fill_histogram(const struct choice *c, uint64_t floor, uint64_t prefix, int shift)
+static void fill_histogram_part(void *arg, int thread, int n_threads)
 {
-	struct sampler *s = c->s;
+	const struct choice *c = arg;
+	uint64_t *histogram = c->s->found[thread].histogram;
+	int below = c->shift + DIGIT_BITS;
+	int64_t begin, end;
+	pool_part(c->n_local, 1, thread, n_threads, &begin, &end);
 	for (int i = 0; i < 2 * DIGITS; i++)
-		s->histogram[i] = 0;
-	for (int64_t i = 0; i < c->n_local; i++) {
+		histogram[i] = 0;
+	for (int64_t i = begin; i < end; i++) {
 		uint64_t key = sampler_key(c->logits[i], c->first_id + i);
-		int below = shift + DIGIT_BITS;
-		if (key < floor || (below < KEY_BITS && key >> below != prefix))
+		if (key < c->floor || (below < KEY_BITS && key >> below != c->prefix))
 			continue;
-		uint64_t digit = key >> shift & (DIGITS - 1);
-		s->histogram[digit]++;
-		s->histogram[DIGITS + digit] += sampler_mass(s->share[i]);
+		uint64_t digit = key >> c->shift & (DIGITS - 1);
+		histogram[digit]++;
+		histogram[DIGITS + digit] += sampler_mass(c->s->share[i]);
+	}
+}
+
+static void fill_histogram(struct choice *c)
+{
+	share_out(c, fill_histogram_part);
+	for (int i = 0; i < 2 * DIGITS; i++) {
+		c->s->histogram[i] = 0;
+		for (int t = 0; t < c->s->n_threads; t++)
+			c->s->histogram[i] += c->s->found[t].histogram[i];
 	}
 }
 
@@ -145,12 +178,13 @@ static uint64_t part_of(float part, uint64_t total)
 
 /* COLLECTIVE. Keys from *cut on are the greatest ones, not below floor, whose count reaches `count` or, when count is 0,
  * whose mass reaches `part` of the mass of all keys from floor on. *cut is floor when all together do not reach it. */
-static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count, float part, uint64_t *cut)
+static enum err find_cut(struct choice *c, uint64_t floor, uint64_t count, float part, uint64_t *cut)
 {
 	uint64_t prefix = 0, above = 0, target = count;
 	const uint64_t *counts = c->s->histogram, *weight = counts + (count ? 0 : DIGITS);
 	for (int shift = KEY_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
-		fill_histogram(c, floor, prefix, shift);
+		c->floor = floor, c->prefix = prefix, c->shift = shift;
+		fill_histogram(c);
 		TRY(comm_allreduce(c->tp, c->s->histogram, 2 * DIGITS, COMM_U64, COMM_SUM));
 		if (shift == KEY_BITS - DIGIT_BITS) {
 			uint64_t total = 0;
@@ -179,30 +213,49 @@ static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count,
 /* -log(E) with E = -log(u), u in (0, 1). */
 static double gumbel(double u) { return -exact_log(-exact_log(u)); }
 
-/* This rank's best score and its token, of keys from cut on with a share of at least min_share; id -1: none. The
+/* This thread's best score and its token, of keys from cut on with a share of at least min_p; id -1: none. The
  * logarithms are taken only where the token could win: noise beyond `best - scaled` needs E < exp(scaled - best), and
  * E > 1 - u. */
-static void best_draw(const struct choice *c, uint64_t cut, float min_share, double *score, int64_t *id)
+static void best_draw_part(void *arg, int thread, int n_threads)
 {
+	const struct choice *c = arg;
 	const struct sampler *s = c->s;
+	struct sampler_found *found = &s->found[thread];
+	float min_share = c->p->min_p < 1 ? c->p->min_p : 1;
 	double limit = INFINITY;
-	*score = -INFINITY;
-	*id = -1;
-	for (int64_t i = 0; i < c->n_local; i++) {
+	int64_t begin, end;
+	pool_part(c->n_local, 1, thread, n_threads, &begin, &end);
+	found->score = -INFINITY;
+	found->id = -1;
+	for (int64_t i = begin; i < end; i++) {
 		int64_t token = c->first_id + i;
-		if (!(s->share[i] > 0) || s->share[i] < min_share || sampler_key(c->logits[i], token) < cut)
+		if (!(s->share[i] > 0) || s->share[i] < min_share || sampler_key(c->logits[i], token) < c->cut)
 			continue;
 		uint64_t bits = sampler_random(c->p->seed, c->p->choice, (uint64_t)c->position, (uint32_t)token);
 		double u = ((double)(bits >> 12) + 0.5) * 0x1p-52;
 		if (1.0 - u > (double)s->share[i] * limit)
 			continue;
 		double mine = (double)s->scaled[i] + gumbel(u);
-		if (mine > *score) {
-			*score = mine;
-			*id = token;
+		if (mine > found->score) {
+			found->score = mine;
+			found->id = token;
 			limit = exact_exp(-mine) * 1.001;   /* wider than the rounding of share */
 		}
 	}
+}
+
+/* This rank's best; equal scores go to the lower id, which is the earlier thread's. */
+static void best_draw(struct choice *c, double *score, int64_t *id)
+{
+	const struct sampler *s = c->s;
+	share_out(c, best_draw_part);
+	*score = s->found[0].score;
+	*id = s->found[0].id;
+	for (int t = 1; t < s->n_threads; t++)
+		if (s->found[t].score > *score) {
+			*score = s->found[t].score;
+			*id = s->found[t].id;
+		}
 }
 
 /* COLLECTIVE. The token with the greatest score over all ranks; equal scores go to the lower id. */
@@ -219,28 +272,36 @@ static enum err agree_on_draw(const struct choice *c, double score, int64_t id, 
 	return ERR_OK;
 }
 
-/* Draws from adjusted logits whose greatest is `top`. */
-static enum err draw(const struct choice *c, const struct kernels *k, float top, int32_t *token)
+static void scale_part(void *arg, int thread, int n_threads)
 {
-	struct sampler *s = c->s;
-	uint64_t cut = 0;
+	const struct choice *c = arg;
+	float *scaled = c->s->scaled;
+	int64_t begin, end;
+	pool_part(c->n_local, 16, thread, n_threads, &begin, &end);
+	for (int64_t i = begin; i < end; i++)
+		scaled[i] = (c->logits[i] - c->top) / c->p->temperature;
+	c->k->exp(scaled + begin, c->s->share + begin, end - begin);
+}
+
+/* Draws from adjusted logits. */
+static enum err draw(struct choice *c, int32_t *token)
+{
 	double score;
 	int64_t id;
-	for (int64_t i = 0; i < c->n_local; i++)
-		s->scaled[i] = (c->logits[i] - top) / c->p->temperature;
-	k->exp(s->scaled, s->share, c->n_local);
+	share_out(c, scale_part);
 	if (c->p->top_k > 0)
-		TRY(find_cut(c, 0, (uint64_t)c->p->top_k, 0, &cut));
+		TRY(find_cut(c, 0, (uint64_t)c->p->top_k, 0, &c->cut));
 	if (c->p->top_p < 1)
-		TRY(find_cut(c, cut, 0, c->p->top_p, &cut));
-	best_draw(c, cut, c->p->min_p < 1 ? c->p->min_p : 1, &score, &id);
+		TRY(find_cut(c, c->cut, 0, c->p->top_p, &c->cut));
+	best_draw(c, &score, &id);
 	return agree_on_draw(c, score, id, token);
 }
 
 enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const struct sample_row *row, int32_t *token,
 			enum sample_fault *fault)
 {
-	struct choice c = { s, tp, row->logits, s->n_local, s->first_id, row->position, row->p };
+	struct choice c = { .s = s, .tp = tp, .logits = row->logits, .n_local = s->n_local, .first_id = s->first_id,
+			    .position = row->position, .p = row->p, .k = k };
 	uint64_t best = row->best;
 	*fault = SAMPLE_GOOD;
 	if (best == 0)
@@ -255,12 +316,12 @@ enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels
 		best = k->best_key(s->adjusted, s->n_local, s->first_id);
 		TRY(comm_allreduce(tp, &best, 1, COMM_U64, COMM_MAX));
 	}
-	float top = sampler_key_logit(best);
-	if (best == NAN_KEY || !isfinite(top))
+	c.top = sampler_key_logit(best);
+	if (best == NAN_KEY || !isfinite(c.top))
 		*fault = SAMPLE_NONE_ALLOWED;
 	else if (!(row->p->temperature > 0))
 		*token = sampler_key_token(best);
 	else
-		return draw(&c, k, top, token);
+		return draw(&c, token);
 	return ERR_OK;
 }

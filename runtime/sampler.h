@@ -13,6 +13,7 @@
 #ifndef SHARDRUN_RUNTIME_SAMPLER_H
 #define SHARDRUN_RUNTIME_SAMPLER_H
 
+#include "base/pool.h"
 #include "parallel/comm.h"
 #include "runtime/adjust.h"
 #include "runtime/kernels.h"
@@ -50,9 +51,14 @@ struct sample_row {
 };
 
 struct sampler;
-/* For this rank's n_local tokens of the vocabulary, ids first_id .., of up to n_slots sequences of n_tokens. No allocation later. */
-int64_t sampler_bytes(int64_t n_local, int64_t n_slots, int64_t n_tokens, int n_ranks);    /* of memory that it takes */
-enum err sampler_create(int64_t n_local, int64_t first_id, int64_t n_slots, int64_t n_tokens, int n_ranks, struct sampler **out);
+struct sampler_size {
+	int64_t n_local, first_id; /* this rank's tokens of the vocabulary: ids first_id .. first_id + n_local - 1 */
+	int64_t n_slots, n_tokens; /* sequences, and the most tokens of one: for penalties */
+	int n_ranks, n_threads;
+};
+int64_t sampler_bytes(const struct sampler_size *size);    /* of memory that it takes */
+/* No allocation later. pool: of size->n_threads, borrowed; NULL: the caller's thread does all. It never changes a result. */
+enum err sampler_create(const struct sampler_size *size, struct pool *pool, struct sampler **out);
 void sampler_destroy(struct sampler *s);
 /* Counts a slice's n tokens for penalties, as token_counts_note; before its row is chosen from. */
 void sampler_note(struct sampler *s, const struct adjustments *a, const int32_t *tokens, int64_t n);

@@ -11,12 +11,24 @@ struct best_part {
 	uint64_t best[SAMPLE_MAX_BEST];      /* its greatest keys, greatest first; 0: no more */
 };
 
+enum { SAMPLER_DIGIT_BITS = 8, SAMPLER_DIGITS = 1 << SAMPLER_DIGIT_BITS };
+
+/* What a thread finds in its part of the tokens. */
+struct sampler_found {
+	uint64_t histogram[2 * SAMPLER_DIGITS];      /* counts, then masses */
+	double score;
+	int64_t id;
+};
+
 struct sampler {
 	int64_t n_local, first_id;
 	int n_ranks;
+	struct pool *pool;        /* borrowed; NULL: none */
+	int n_threads;            /* that share one row */
+	struct sampler_found *found;   /* (n_threads) */
 	float *scaled, *share;    /* (n_local): (logit - best) / temperature, and its exp */
 	float *adjusted;          /* (n_local) */
-	uint64_t *histogram;      /* (2 * DIGITS): counts, then masses */
+	uint64_t *histogram;      /* (2 * SAMPLER_DIGITS): the sum of the threads', then of all ranks' */
 	struct best_part *parts;  /* (n_ranks) */
 	size_t *part_bytes, *part_offsets;
 	struct token_counts *counts;

@@ -84,7 +84,8 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
 #undef X
 	if (s->last_stage)
-		bytes += sampler_bytes(range_size(s->vocab), limits->sequences, limits->context, l->tp);
+		bytes += sampler_bytes(&(struct sampler_size){ range_size(s->vocab), s->vocab.begin, limits->sequences, limits->context,
+							       l->tp, n_threads });
 	struct dealt_sizes dealt = dealt_sizes(m, limits);
 	bytes += (int64_t)dealt_bytes(&dealt, l->tp);
 	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
@@ -158,8 +159,9 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 	if (m->n_expert)
 		TRY_OR(destroy, e, experts_create(st));
 	if (st->shard.last_stage)
-		TRY_OR(destroy, e, sampler_create(range_size(st->shard.vocab), st->shard.vocab.begin, limits->sequences,
-						  limits->context, g->layout.tp, &st->sampler));
+		TRY_OR(destroy, e, sampler_create(&(struct sampler_size){ range_size(st->shard.vocab), st->shard.vocab.begin,
+						  limits->sequences, limits->context, g->layout.tp, pool_threads(pool) },
+						  pool, &st->sampler));
 	rope_frequencies(m, weights->rope_factors, st->rope_freq);
 	st->buffer_bytes = arena_used_bytes(st->arena);
 	st->weights = weights;

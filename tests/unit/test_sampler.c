@@ -25,6 +25,7 @@ struct question {
 	int n_later;
 	struct sample_logprobs *logprobs;    /* of each draw; out */
 	int fault;                           /* out: the last one */
+	struct pool *pool;                   /* of the only rank */
 };
 
 static void tell(struct sampler *s, const struct question *q)
@@ -49,7 +50,7 @@ static enum err ask_body(struct comm *world, void *arg)
 	int64_t end = q->n_vocab * (rank + 1) * (rank + 1) / (size * size);
 	struct sampler *s;
 	enum err e = ERR_OK;
-	TRY(sampler_create(end - begin, begin, 3, 80, size, &s));
+	TRY(sampler_create(&(struct sampler_size){ end - begin, begin, 3, 80, size, q->pool ? pool_threads(q->pool) : 1 }, q->pool, &s));
 	if (q->adjust)
 		tell(s, q);
 	for (int i = 0; i < q->n_draws && !e; i++) {
@@ -498,6 +499,28 @@ TEST(all_options_together_agree_with_double_and_between_layouts)
 	}
 }
 
+/* Wide enough that threads share a row; ties in plenty. */
+TEST(any_number_of_threads_chooses_the_same)
+{
+	enum { WIDE = 20011, DRAWS = 12 };
+	float *logits = random_floats(WIDE);
+	for (int i = 0; i < WIDE; i++)
+		logits[i] = (float)(int)(40 * logits[i]) / 8;
+	for (int kind = 0; kind < 16; kind++) {
+		int32_t tokens[2][DRAWS];
+		for (int threads = 1; threads <= 5; threads += 2) {
+			struct question q = { .logits = logits, .n_vocab = WIDE, .n_draws = DRAWS, .tokens = tokens[threads > 1] };
+			q.p = (struct sample_params){ .temperature = kind & 8 ? 0.5f : 1.5f, .top_k = kind & 1 ? 700 : 0,
+						      .top_p = kind & 2 ? 0.7f : 1, .min_p = kind & 4 ? 0.01f : 0, .seed = 77 };
+			CU_ASSERT_EQUAL_FATAL(pool_create(threads, NULL, 0, &q.pool), ERR_OK);
+			CHECK_OK(comm_inproc_run(1, NULL, ask_body, &q));
+			CU_ASSERT(threads == 1 || !memcmp(tokens[0], tokens[1], sizeof tokens[0]));
+			pool_destroy(q.pool);
+		}
+	}
+	free(logits);
+}
+
 TEST(a_mask_that_allows_nothing_is_a_fault)
 {
 	float logits[70] = { 0 };
@@ -540,12 +563,12 @@ TEST(adjustments_travel_whole_and_broken_ones_are_refused)
 TEST(no_memory_is_an_error_and_nothing_leaks)
 {
 	struct sampler *s;
-	for (int nth = 1; nth <= 12; nth++) {
+	for (int nth = 1; nth <= 13; nth++) {
 		mem_fail_at(nth);
-		CHECK_ERR(sampler_create(100, 0, 4, 50, 2, &s), MEMORY, "no memory");
+		CHECK_ERR(sampler_create(&(struct sampler_size){ 100, 0, 4, 50, 2, 1 }, NULL, &s), MEMORY, "no memory");
 	}
 	mem_fail_at(0);
-	CHECK_OK(sampler_create(0, 0, 4, 50, 2, &s));
+	CHECK_OK(sampler_create(&(struct sampler_size){ 0, 0, 4, 50, 2, 1 }, NULL, &s));
 	sampler_destroy(s);
 	sampler_destroy(NULL);
 }
@@ -555,5 +578,6 @@ TEST_MAIN("sampler", CASE(the_generator_is_philox), CASE(greedy_takes_the_lowest
 	  CASE(what_is_left_is_what_one_sorted_array_says), CASE(a_draw_is_the_best_of_probability_and_noise),
 	  CASE(ten_thousand_draws_are_the_same_on_any_number_of_ranks_and_follow_the_softmax),
 	  CASE(seed_and_choice_and_position_each_change_the_draws), CASE(all_options_together_agree_with_double_and_between_layouts),
+	  CASE(any_number_of_threads_chooses_the_same),
 	  CASE(a_mask_that_allows_nothing_is_a_fault), CASE(adjustments_travel_whole_and_broken_ones_are_refused),
 	  CASE(no_memory_is_an_error_and_nothing_leaks))
