@@ -356,6 +356,9 @@ static const struct {
 
 bool has_method(struct value v, const char *name)
 {
+	bool plain = v.kind != V_LIST || v.list->form == LIST_PLAIN;
+	if (!plain && (v.list->form == LIST_GENERATOR || v.list->form == LIST_VIEW || (strcmp(name, "index") && strcmp(name, "count"))))
+		return false;
 	for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
 		if (methods[i].kind == v.kind && !strcmp(methods[i].name, name))
 			return true;

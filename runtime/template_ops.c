@@ -163,7 +163,7 @@ enum err op_binary(struct run *r, int op, struct value a, struct value b, struct
 		return repeat(r, a, whole_of(b), out);
 	if (op == '*' && is_whole(a) && is_sequence(b))
 		return repeat(r, b, whole_of(a), out);
-	if (op == '%' && a.kind == V_TEXT && b.kind != V_UNDEFINED)
+	if (op == '%' && a.kind == V_TEXT)
 		return text_format(r, a.text, b, out);
 	return mismatch(r, op, a, b);
 }
@@ -473,10 +473,8 @@ enum err get_slice(struct run *r, struct value of, struct value from, struct val
 	struct build text = { .room = &r->room };
 	if (of.kind == V_UNDEFINED)
 		return of_undefined(r, of);
-	if (of.kind != V_TEXT && (of.kind != V_LIST || of.list->form == LIST_GENERATOR || of.list->form == LIST_VIEW)) {
-		*out = value_undefined("a slice of what has no order");
-		return ERR_OK;
-	}
+	if (of.kind != V_TEXT && (of.kind != V_LIST || of.list->form == LIST_GENERATOR || of.list->form == LIST_VIEW))
+		return run_fault(r, ERR_WORK, "%s has no slices", value_type(of));
 	TRY(value_length(r, of, &n));
 	TRY(slice_bounds(r, n, from, to, step, b));
 	if (of.kind == V_TEXT && b[2] == 1) {
