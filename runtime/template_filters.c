@@ -122,7 +122,7 @@ FILTER(wordcount)
 	bool inside = false;
 	(void)a;
 	TRY(value_to_text(r, v, &t));
-	TRY(run_steps(r, t->bytes / 16));
+	TRY(run_steps(r, t->bytes / 8));
 	for (size_t at = 0; at < t->bytes; at += utf8_length((unsigned char)t->data[at])) {
 		bool word = char_is_word(utf8_decode(t->data + at));
 		n += word && !inside;
