@@ -200,6 +200,8 @@ static enum err eval_one(struct run *r, const struct node *n, struct value *out)
 	if (n->kind == N_NEGATE)
 		return op_negate(r, v, out);
 	*out = v;
+	if (v.kind == V_BOOL)
+		*out = (struct value){ .kind = V_INT, .input = v.input, .i = v.yes };
 	return is_number(v) ? ERR_OK : run_fault(r, ERR_WORK, "+ does not work on %s", value_type(v));
 }
 

@@ -68,6 +68,8 @@ enum err parser_name(struct parser *p, const char **out)
 {
 	if (p->token->kind != T_NAME)
 		return parser_unexpected(p, "a name");
+	if (p->token->bytes > MAX_NAME_BYTES)
+		return template_fault(p->t, p->token->at, ERR_MODEL, "a name of more than %d bytes", MAX_NAME_BYTES);
 	TRY(parser_word(p, p->token->text, p->token->bytes, out));
 	p->token++;
 	return ERR_OK;

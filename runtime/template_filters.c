@@ -1,5 +1,6 @@
 /* Filters on single values: text, numbers, JSON. Those on lists are in template_lists.c. */
 #include "runtime/template_parts.h"
+#include "runtime/characters.h"
 
 #include <errno.h>
 #include <math.h>
@@ -117,11 +118,17 @@ FILTER(format)
 FILTER(wordcount)
 {
 	const struct text *t;
-	struct value words;
+	int64_t n = 0;
+	bool inside = false;
 	(void)a;
 	TRY(value_to_text(r, v, &t));
-	TRY(text_split(r, t, NULL, -1, false, &words));
-	*out = value_int((int64_t)words.list->n);
+	TRY(run_steps(r, t->bytes / 8));
+	for (size_t at = 0; at < t->bytes; at += utf8_length((unsigned char)t->data[at])) {
+		bool word = char_is_word(utf8_decode(t->data + at));
+		n += word && !inside;
+		inside = word;
+	}
+	*out = value_int(n);
 	return ERR_OK;
 }
 
@@ -198,6 +205,8 @@ FILTER(absolute)
 {
 	(void)a;
 	*out = v;
+	if (v.kind == V_BOOL)
+		*out = (struct value){ .kind = V_INT, .input = v.input, .i = v.yes };
 	if (!is_number(v))
 		return run_fault(r, ERR_WORK, "abs does not work on %s", value_type(v));
 	return real_of(v) < 0 ? op_negate(r, v, out) : ERR_OK;
@@ -221,7 +230,7 @@ FILTER(rounded)
 		snprintf(room, sizeof room, "%.*f", (int)digits, d);   /* exact, half to even, as Python's round */
 		d = strtod(room, NULL);
 	}
-	*out = is_whole(v) && !method ? v : value_real(d);
+	*out = is_whole(v) && !method ? value_int(whole_of(v)) : value_real(d);
 	out->input = v.input;
 	return ERR_OK;
 }

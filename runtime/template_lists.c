@@ -154,8 +154,10 @@ static enum err merge(struct run *r, struct pair *p, struct pair *room, size_t b
 {
 	size_t a = begin, b = middle;
 	for (size_t i = begin; i < end; i++) {
-		bool take_b = a == middle;
-		if (a < middle && b < end)
+		bool take_b = a == middle, same = false;
+		if (a < middle && b < end)   /* equal ones may have no order, as None has none */
+			TRY(value_equal(r, p[a].key, p[b].key, 0, &same));
+		if (a < middle && b < end && !same)
 			TRY(value_less(r, falling ? p[a].key : p[b].key, falling ? p[b].key : p[a].key, &take_b));
 		room[i] = take_b ? p[b++] : p[a++];
 	}

@@ -77,7 +77,7 @@ static enum err affix(struct run *r, struct value self, const struct arguments *
 		yes = yes || has_affix(self.text, v.text, at_end);
 	}
 	*out = value_bool(yes);
-	return ERR_OK;
+	return run_steps(r, self.text->bytes / 64);
 }
 
 METHOD(startswith) { return affix(r, self, a, false, out); }
@@ -139,7 +139,7 @@ static enum err search(struct run *r, struct value self, const struct arguments 
 	TRY(argument_text(r, a, 0, NULL, &what));
 	if (!what || a->n != 1)
 		return run_fault(r, ERR_MODEL, "find wants one string; places are not supported");
-	TRY(run_steps(r, self.text->bytes / 16));
+	TRY(run_steps(r, self.text->bytes / 8));
 	while (text_find(self.text, what, from, &at)) {
 		any = true;
 		found = at;
@@ -170,7 +170,7 @@ METHOD(count)
 		const struct text *what;
 		size_t at = 0;
 		TRY(argument_text(r, a, 0, NULL, &what));
-		TRY(run_steps(r, self.text->bytes / 16));
+		TRY(run_steps(r, self.text->bytes / 8));
 		for (; what && what->bytes && text_find(self.text, what, at, &at); at += what->bytes)
 			n++;
 		n += what && !what->bytes ? text_chars(self.text) + 1 : 0;
@@ -237,7 +237,7 @@ static enum err all_are(struct run *r, const struct text *t, bool (*is)(uint32_t
 	for (size_t at = 0; at < t->bytes && yes; at += utf8_length((unsigned char)t->data[at]))
 		yes = is(utf8_decode(t->data + at));
 	*out = value_bool(yes);
-	return run_steps(r, t->bytes / 16);
+	return run_steps(r, t->bytes / 8);
 }
 
 METHOD(text_isalpha) { return (void)a, all_are(r, self.text, char_is_letter, out); }
@@ -356,6 +356,9 @@ static const struct {
 
 bool has_method(struct value v, const char *name)
 {
+	bool plain = v.kind != V_LIST || v.list->form == LIST_PLAIN;
+	if (!plain && (v.list->form == LIST_GENERATOR || v.list->form == LIST_VIEW || (strcmp(name, "index") && strcmp(name, "count"))))
+		return false;
 	for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
 		if (methods[i].kind == v.kind && !strcmp(methods[i].name, name))
 			return true;

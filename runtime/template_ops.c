@@ -163,7 +163,7 @@ enum err op_binary(struct run *r, int op, struct value a, struct value b, struct
 		return repeat(r, a, whole_of(b), out);
 	if (op == '*' && is_whole(a) && is_sequence(b))
 		return repeat(r, b, whole_of(a), out);
-	if (op == '%' && a.kind == V_TEXT && b.kind != V_UNDEFINED)
+	if (op == '%' && a.kind == V_TEXT)
 		return text_format(r, a.text, b, out);
 	return mismatch(r, op, a, b);
 }
@@ -217,7 +217,9 @@ enum err value_equal(struct run *r, struct value a, struct value b, int depth, b
 	switch (a.kind) {
 	case V_UNDEFINED:
 	case V_NONE: *out = true; return ERR_OK;
-	case V_TEXT: *out = a.text->bytes == b.text->bytes && !memcmp(a.text->data, b.text->data, a.text->bytes); return ERR_OK;
+	case V_TEXT:
+		*out = a.text->bytes == b.text->bytes && !memcmp(a.text->data, b.text->data, a.text->bytes);
+		return run_steps(r, a.text->bytes == b.text->bytes ? a.text->bytes / 64 : 0);
 	case V_LIST: return equal_lists(r, a.list, b.list, depth, out);
 	case V_DICT: return equal_dicts(r, a.dict, b.dict, depth, out);
 	default: *out = a.dict == b.dict; return ERR_OK;
@@ -235,7 +237,7 @@ enum err value_less(struct run *r, struct value a, struct value b, bool *out)
 	if (a.kind == V_TEXT && b.kind == V_TEXT) {
 		int c = memcmp(a.text->data, b.text->data, a.text->bytes < b.text->bytes ? a.text->bytes : b.text->bytes);
 		*out = c < 0 || (!c && a.text->bytes < b.text->bytes);
-		return ERR_OK;
+		return run_steps(r, a.text->bytes / 64);
 	}
 	if (a.kind != V_LIST || b.kind != V_LIST || a.list->form != b.list->form || a.list->form > LIST_TUPLE)
 		return mismatch(r, '<', a, b);
@@ -392,7 +394,7 @@ static enum err get_number(struct run *r, struct value of, int64_t i, bool *foun
 		return ERR_OK;
 	}
 	size_t at = place_of(of.text, i);
-	TRY(run_steps(r, at / 64));
+	TRY(run_steps(r, at / 8));
 	return text_part(r, of.text, at, at + utf8_length((unsigned char)of.text->data[at]), out);
 }
 
@@ -473,15 +475,13 @@ enum err get_slice(struct run *r, struct value of, struct value from, struct val
 	struct build text = { .room = &r->room };
 	if (of.kind == V_UNDEFINED)
 		return of_undefined(r, of);
-	if (of.kind != V_TEXT && (of.kind != V_LIST || of.list->form == LIST_GENERATOR || of.list->form == LIST_VIEW)) {
-		*out = value_undefined("a slice of what has no order");
-		return ERR_OK;
-	}
+	if (of.kind != V_TEXT && (of.kind != V_LIST || of.list->form == LIST_GENERATOR || of.list->form == LIST_VIEW))
+		return run_fault(r, ERR_WORK, "%s has no slices", value_type(of));
 	TRY(value_length(r, of, &n));
 	TRY(slice_bounds(r, n, from, to, step, b));
 	if (of.kind == V_TEXT && b[2] == 1) {
 		size_t begin = place_of(of.text, b[0]), end = b[1] > b[0] ? place_of(of.text, b[1]) : begin;
-		TRY(run_steps(r, end / 32));
+		TRY(run_steps(r, end / 8));
 		return text_part(r, of.text, begin, end, out);
 	}
 	TRY(list_new(r, of.kind == V_LIST ? of.list->form : LIST_PLAIN, 0, &l));
@@ -491,7 +491,7 @@ enum err get_slice(struct run *r, struct value of, struct value from, struct val
 			TRY(list_put(r, l, of.list->items[i]));
 		} else {
 			size_t at = place_of(of.text, i);
-			TRY(run_steps(r, at / 64));
+			TRY(run_steps(r, at / 8));
 			TRY(build_part(&text, of.text, at, at + utf8_length((unsigned char)of.text->data[at])));
 		}
 	}

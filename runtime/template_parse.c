@@ -332,7 +332,7 @@ static enum err parse(struct template *t, const char *text, size_t bytes)
 		return ERR(MODEL, "%s: a template of %zu bytes, more than %d", t->name, bytes, MAX_TEMPLATE_BYTES);
 	if (!utf8_valid(text, bytes))
 		return ERR(MODEL, "%s: the template is not UTF-8", t->name);
-	TRY(room_open(MAX_MEMORY_BYTES, &t->room));
+	TRY(room_open(t->name, MAX_MEMORY_BYTES, &t->room));
 	TRY(take_source(t, text, bytes));
 	enum err e = template_lex(t, &tokens);
 	struct parser p = { .t = t, .token = tokens.items };

@@ -27,15 +27,16 @@ enum {
 	MAX_DEPTH = 1000,              /* of evaluation: nodes inside each other, macros included */
 	MAX_VALUE_DEPTH = 200,         /* of lists and dictionaries */
 	MAX_OUTPUT_BYTES = 64 << 20,
+	MAX_NAME_BYTES = 200,
 	MAX_RANGE = 100000,            /* as Jinja's sandbox has it */
 };
 #define MAX_MEMORY_BYTES ((uint64_t)512 << 20)
-#define MAX_STEPS ((uint64_t)50000000)
+#define MAX_STEPS ((uint64_t)20000000)
 
 /* -- room: memory of one lifetime, in small pieces ---------------------------------------------------------------- */
 
-struct room { struct arena *arena; char *at; size_t left; uint64_t used, limit; };
-enum err room_open(uint64_t limit, struct room *r);
+struct room { const char *name; struct arena *arena; char *at; size_t left; uint64_t used, limit; };
+enum err room_open(const char *name, uint64_t limit, struct room *r);
 void room_close(struct room *r);
 enum err room_alloc(struct room *r, size_t n, size_t size, void *out);              /* zeroed; out: address of a pointer */
 /* A longer copy of a block. */
@@ -196,7 +197,7 @@ struct named { const char *name; struct value value; };
 struct arguments { struct value *items; size_t n; struct named *named; size_t n_named; struct value caller; };
 
 enum err run_fault(struct run *r, enum err code, const char *format, ...) __attribute__((format(printf, 3, 4)));
-enum err run_steps(struct run *r, uint64_t n);                           /* counts work, fails at the limit */
+enum err run_steps(struct run *r, uint64_t n);                           /* counts work (8 bytes looked at, or 64 copied), fails at the limit */
 enum err run_body(struct run *r, const struct node *body, enum flow *flow);
 enum err run_macro(struct run *r, const struct macro *m, const struct arguments *a, struct value *out);
 enum err run_loop_again(struct run *r, const struct loop *l, const struct arguments *a, struct value *out);   /* loop(items) */

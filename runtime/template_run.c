@@ -29,12 +29,14 @@ static enum err not_set(struct run *r, const char *name, struct value *out)
 
 enum err scope_get(struct run *r, const char *name, struct value *out)
 {
+	uint64_t n = 0;
 	for (const struct scope *s = r->scope; s; s = s->outer)
-		for (const struct binding *b = s->names; b; b = b->next)
+		for (const struct binding *b = s->names; b; b = b->next, n++)
 			if (!strcmp(b->name, name)) {
 				*out = b->value;
-				return ERR_OK;
+				return run_steps(r, n / 16);
 			}
+	TRY(run_steps(r, n / 16));
 	const struct function *f = function_find(name);
 	*out = (struct value){ .kind = V_FUNCTION, .function = f };
 	return f ? ERR_OK : not_set(r, name, out);
@@ -43,11 +45,13 @@ enum err scope_get(struct run *r, const char *name, struct value *out)
 enum err scope_set(struct run *r, const char *name, struct value v)
 {
 	struct binding *b;
-	for (b = r->scope->names; b; b = b->next)
+	uint64_t n = 0;
+	for (b = r->scope->names; b; b = b->next, n++)
 		if (!strcmp(b->name, name)) {
 			b->value = v;
-			return ERR_OK;
+			return run_steps(r, n / 16);
 		}
+	TRY(run_steps(r, n / 16));
 	TRY(ROOM_NEW(&r->room, 1, struct binding, &b));
 	*b = (struct binding){ r->scope->names, name, v };
 	r->scope->names = b;
@@ -420,7 +424,7 @@ enum err template_render(const struct template *t, const struct template_input *
 {
 	struct run r = { .t = t, .in = in, .max_steps = in->max_steps ? in->max_steps : MAX_STEPS };
 	*out = (struct template_result){ 0 };
-	TRY(room_open(in->max_memory_bytes ? in->max_memory_bytes : MAX_MEMORY_BYTES, &r.room));
+	TRY(room_open(t->name, in->max_memory_bytes ? in->max_memory_bytes : MAX_MEMORY_BYTES, &r.room));
 	struct build b = { .room = &r.room };
 	r.out = &b;
 	enum err e = render(&r, in);

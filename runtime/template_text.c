@@ -70,15 +70,18 @@ static bool is_stripped(const struct text *chars, const char *c)
 enum err text_strip(struct run *r, const struct text *t, const struct text *chars, bool left, bool right, struct value *out)
 {
 	size_t begin = 0, end = t->bytes;
-	while (left && begin < end && is_stripped(chars, t->data + begin))
+	const uint64_t price = 1 + (chars ? chars->bytes / 8 : 0);   /* of a look at one character */
+	while (left && begin < end && is_stripped(chars, t->data + begin)) {
 		begin += utf8_length((unsigned char)t->data[begin]);
+		TRY(run_steps(r, price));
+	}
 	while (right && end > begin) {
 		const char *c = utf8_before(t->data + begin, t->data + end);
 		if (!is_stripped(chars, c))
 			break;
 		end = (size_t)(c - t->data);
+		TRY(run_steps(r, price));
 	}
-	TRY(run_steps(r, (t->bytes - (end - begin)) / 16));
 	return text_part(r, t, begin, end, out);
 }
 
@@ -149,7 +152,10 @@ static enum err split_from_right(struct run *r, const struct text *t, const stru
 {
 	size_t end = t->bytes;
 	for (size_t at = t->bytes; n && at-- > 0;) {
-		if (end - at < by->bytes || memcmp(t->data + at, by->data, by->bytes))
+		if (end - at < by->bytes || t->data[at] != by->data[0])
+			continue;
+		TRY(run_steps(r, 1 + by->bytes / 64));
+		if (memcmp(t->data + at, by->data, by->bytes))
 			continue;
 		TRY(put_part(r, l, t, at + by->bytes, end));
 		end = at;
@@ -167,7 +173,7 @@ enum err text_split(struct run *r, const struct text *t, const struct text *by, 
 	size_t done = 0, at;
 	TRY(list_new(r, LIST_PLAIN, 0, &l));
 	*out = value_list(l);
-	TRY(run_steps(r, t->bytes / 64));
+	TRY(run_steps(r, t->bytes / 8));
 	if (by && !by->bytes)
 		return run_fault(r, ERR_WORK, "a string cannot be split at an empty string");
 	if (!by && from_right && n >= 0)
@@ -211,7 +217,7 @@ enum err text_escape(struct run *r, const struct text *t, struct value *out)
 	static const char *const to[] = { "&amp;", "&lt;", "&gt;", "&#34;", "&#39;" };
 	struct build b = { .room = &r->room };
 	struct text *markup;
-	TRY(run_steps(r, t->bytes / 16));
+	TRY(run_steps(r, t->bytes / 8));
 	for (size_t i = 0; i < t->bytes; i++) {
 		const char *special = t->data[i] ? strchr(from, t->data[i]) : NULL;
 		if (special)

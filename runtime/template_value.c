@@ -8,9 +8,9 @@
 
 enum { CHUNK = 64 << 10 };
 
-enum err room_open(uint64_t limit, struct room *r)
+enum err room_open(const char *name, uint64_t limit, struct room *r)
 {
-	*r = (struct room){ .limit = limit };
+	*r = (struct room){ .name = name, .limit = limit };
 	return arena_create("chat template", CHUNK, &r->arena);
 }
 
@@ -20,19 +20,23 @@ void room_close(struct room *r)
 	*r = (struct room){ 0 };
 }
 
+static enum err too_large(const struct room *r)
+{
+	return ERR(WORK, "%s: wants more than the %llu MiB that a chat template may use", r->name, (unsigned long long)r->limit >> 20);
+}
+
 enum err room_alloc(struct room *r, size_t n, size_t size, void *out)
 {
 	size_t bytes;
 	if (__builtin_mul_overflow(n, size, &bytes) || bytes > r->limit)
-		return ERR(WORK, "a chat template wants more than the %llu MiB that it may use", (unsigned long long)r->limit >> 20);
+		return too_large(r);
 	bytes = (bytes + 7) & ~(size_t)7;
 	bool own_block = bytes > CHUNK / 4;
 	if (own_block || bytes > r->left) {
 		size_t take = own_block ? bytes : CHUNK;
 		r->used += take;
 		if (r->used > r->limit)
-			return ERR(WORK, "a chat template wants more than the %llu MiB that it may use",
-				   (unsigned long long)r->limit >> 20);
+			return too_large(r);
 		char *block;
 		TRY(arena_alloc(r->arena, take, 1, &block));
 		if (own_block) {
@@ -65,7 +69,7 @@ static enum err make_room(struct build *b, size_t bytes)
 {
 	size_t need;
 	if (__builtin_add_overflow(b->n, bytes, &need))
-		return ERR(WORK, "a chat template makes a text without end");
+		return too_large(b->room);
 	if (need <= b->capacity)
 		return ERR_OK;
 	size_t capacity = b->capacity ? 2 * b->capacity : 64;
@@ -176,9 +180,8 @@ static enum err find_pair(struct run *r, const struct dict *d, struct value key,
 	for (size_t i = 0; i < d->n; i++) {
 		bool same;
 		const struct value *k = &d->pairs[i].key;
-		if (k->kind == V_TEXT && key.kind == V_TEXT)
-			same = k->text->bytes == key.text->bytes && !memcmp(k->text->data, key.text->data, key.text->bytes);
-		else
+		same = false;
+		if (k->kind != V_TEXT || key.kind != V_TEXT || k->text->bytes == key.text->bytes)
 			TRY(value_equal(r, *k, key, 0, &same));
 		if (same) {
 			*out = &d->pairs[i];
@@ -256,7 +259,7 @@ enum err value_items(struct run *r, struct value v, const struct list **out)
 enum err value_length(struct run *r, struct value v, int64_t *out)
 {
 	switch (v.kind) {
-	case V_TEXT: *out = text_chars(v.text); return run_steps(r, v.text->bytes / 64);
+	case V_TEXT: *out = text_chars(v.text); return run_steps(r, v.text->bytes / 8);
 	case V_DICT: *out = (int64_t)v.dict->n; return ERR_OK;
 	case V_UNDEFINED: *out = 0; return ERR_OK;
 	case V_LIST:

@@ -394,7 +394,7 @@ enum err text_format(struct run *r, const struct text *format, struct value with
 		TRY(put_field(r, &b, l ? l->items[next] : with, &f));
 		next++;
 	}
-	if (next < n && (l || with.kind != V_DICT))
+	if (next < n && (l || (with.kind != V_DICT && with.kind != V_LIST && with.kind != V_UNDEFINED)))   /* as Python counts */
 		return run_fault(r, ERR_WORK, "a format string has fewer fields than values");
 	return build_done(&b, out);
 }
