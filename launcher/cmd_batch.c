@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE_S = 60, DROP_MARGIN_S = 5,      /* for the last commit, before the time limit */
+enum { GRACE_S = 60, MOST_MARGIN_S = 5,      /* for the last commit, before the time limit: half of the grace, at most this */
        SAY_US = 30000000 };    /* between two lines of progress */
 
 struct batch {
@@ -128,8 +128,9 @@ static struct batch_times times(void *arg)
 		b->told_us = now;
 		LOG_ROOT(WARN, "batch: told to end; what runs has %lld s", b->grace_us / 1000000);
 	}
+	long long margin = b->grace_us / 2 < MOST_MARGIN_S * 1000000LL ? b->grace_us / 2 : MOST_MARGIN_S * 1000000LL;
 	if (b->end_us != LLONG_MAX)
-		t = (struct batch_times){ b->end_us - b->grace_us, b->end_us - DROP_MARGIN_S * 1000000LL };
+		t = (struct batch_times){ b->end_us - b->grace_us, b->end_us - margin };
 	if (b->told_us && b->told_us < t.admit_until_us)
 		t.admit_until_us = b->told_us;
 	if (b->told_us && b->told_us + b->grace_us < t.drop_at_us)
