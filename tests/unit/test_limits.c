@@ -1,4 +1,6 @@
-/* What `bench` measures the machine with: every kernel table counts its operations, reads every byte, and shows speeds that a
+/* labels: unit
+ * timeout: 180
+ * What `bench` measures the machine with: every kernel table counts its operations, reads every byte, and shows speeds that a
  * processor can have. */
 #include "runtime/limits.h"
 #include "base/mem.h"
