@@ -56,7 +56,7 @@ struct sharing { int64_t unit; int several; };
 
 static struct sharing share_out(const struct stage *s, int64_t n_tokens, int64_t rows, int64_t bytes, int64_t unit)
 {
-	enum { FEW_TOKENS = 4, PANELS = 4, LARGE_BYTES = 512 << 10, LONG_BYTES = 128 << 10 };
+	enum { FEW_TOKENS = 4, PANELS = 4, LARGE_BYTES = 1 << 20, LONG_BYTES = 128 << 10 };
 	if (n_tokens > FEW_TOKENS || bytes / pool_threads(s->pool) < LARGE_BYTES)
 		return (struct sharing){ unit, 0 };
 	int64_t panels = PANELS * PANEL_ROWS;
