@@ -87,7 +87,7 @@ static enum err run_round(struct bench *b, struct session *s, int64_t n, double 
 	*prefill = g.prefill_s > 0 ? (double)g.prefill_tokens / g.prefill_s : 0;
 	*decode = g.decode_s > 0 ? (double)g.decode_tokens / g.decode_s : 0;
 free_all:
-	answers_free(g.answers, g.n_requests);
+	answers_free(g.answers, g.n_answers);
 	mem_free(requests);
 	mem_free(ids);
 	return e;

@@ -95,8 +95,8 @@ static enum err prepare(void *arg, struct weights *files, const struct model *m,
 	TRY(comm_agree(run->world, root ? read_prompts(run, m) : ERR_OK));
 	for (int64_t i = 0; root && i < run->prompts->n; i++) {
 		const struct request *r = &run->prompts->requests[i];
-		need[0]++;
-		need[1] += (r->n_prompt + r->max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
+		need[0] += run->prompts->n_each;
+		need[1] += (r->n_prompt + r->max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS * run->prompts->n_each;
 		need[2] += r->all_logits ? r->n_prompt : 0;
 	}
 	TRY(comm_bcast(run->world, need, sizeof need, 0));
@@ -112,8 +112,7 @@ static enum err make_generation(const struct run *run, const struct session *s, 
 	struct prompts *p = run->prompts;
 	if (!p)
 		return ERR_OK;
-	*g = (struct generation){ .requests = p->requests, .n_requests = p->n, .ignore_eos = run->recipe->generation.ignore_eos,
-				  .token = prompts_token, .arg = p };
+	*g = (struct generation){ .requests = p->requests, .n_requests = p->n, .token = prompts_token, .arg = p };
 	if (!run->o->logits)
 		return ERR_OK;
 	return MEM_NEW((size_t)(p->requests[0].n_prompt * s->model.n_vocab), float, &g->all_logits);
@@ -137,9 +136,10 @@ static enum err report(const struct run *run, struct session *s, const struct ge
 		report_rates(s, g);
 		report_traffic(rows);
 	}
-	for (int64_t i = 0; i < g->n_requests; i++)
+	for (int64_t i = 0; i < g->n_answers; i++)
 		if (g->answers[i].finish == FINISH_ERROR)
-			return ERR(WORK, "prompt %lld: the model gave logits that are not numbers", (long long)i + 1);
+			return ERR(WORK, "prompt %lld: %s", (long long)(i / p->n_each) + 1,
+				   g->answers[i].error ? g->answers[i].error : "no token could be chosen");
 	return ERR_OK;
 }
 
@@ -154,7 +154,7 @@ static enum err run_prompts(struct run *run, struct session *s)
 	TRY_OR(free_all, e, grid_traffic(s->grid, rows));
 	e = comm_agree(run->world, run->prompts ? report(run, s, &g, run->prompts, rows) : ERR_OK);
 free_all:
-	answers_free(g.answers, g.n_requests);
+	answers_free(g.answers, g.n_answers);
 	mem_free(g.all_logits);
 	return e;
 }

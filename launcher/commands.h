@@ -9,6 +9,7 @@
 #include "runtime/plan.h"
 #include "runtime/session.h"
 
+enum err command_batch(const struct options *o);
 enum err command_bench(const struct options *o);
 enum err command_run(const struct options *o);
 enum err command_plan(const struct options *o);
@@ -50,7 +51,8 @@ enum err job_session_close(struct job_session *j, enum err e);
 /* --- reports (report.c) --- */
 void report_rates(const struct session *s, const struct generation *g);                /* to stderr, on the head */
 void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
-/* The JSON object of `run`; *out is the caller's. texts[i] belongs to answer i; prompts may hold NULL. */
+/* The JSON object of `run`; *out is the caller's. texts[i] belongs to answer i; prompts may hold NULL; each has the same
+ * number of answers. */
 enum err report_run_json(const struct session *s, const struct generation *g, const struct grid_traffic rows[GRID_TRAFFIC_ROWS],
 			 const char *const *prompts, const struct bytes *texts, json_t **out);
 enum err report_plan_json(const struct plan *p, const struct model *m, const struct cluster *c, json_t **out);

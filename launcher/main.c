@@ -9,13 +9,13 @@
 
 static enum err not_here(const struct options *o)
 {
-	return ERR(USAGE, "%s: this version cannot do that yet; it can run, bench, plan, topo and inspect", command_name(o->command));
+	return ERR(USAGE, "%s: this version cannot do that yet; it can run, batch, bench, plan, topo and inspect", command_name(o->command));
 }
 
 static enum err (*const commands[COMMAND_COUNT])(const struct options *) = {
 	[COMMAND_RUN] = command_run,     [COMMAND_PLAN] = command_plan, [COMMAND_TOPO] = command_topo,
 	[COMMAND_INSPECT] = command_inspect,
-	[COMMAND_BATCH] = not_here,      [COMMAND_SERVE] = not_here,    [COMMAND_BENCH] = command_bench,[COMMAND_SCRIPT] = not_here,
+	[COMMAND_BATCH] = command_batch, [COMMAND_SERVE] = not_here,    [COMMAND_BENCH] = command_bench,[COMMAND_SCRIPT] = not_here,
 };
 
 static enum err say(const struct options *o)

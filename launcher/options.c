@@ -244,6 +244,8 @@ static enum err check(struct parse *p)
 			   p->command->command == COMMAND_INSPECT ? "" : ", or --model PATH");
 	if (p->command->command == COMMAND_BATCH && (!o->input || !o->output))
 		return ERR(USAGE, "batch needs %s FILE", o->input ? "--output" : "--input");
+	if (o->output && !strcmp(o->output, "-") && !o->journal)
+		return ERR(USAGE, "batch with --output - needs --journal FOLDER");
 	if (o->quiet && o->verbose)
 		return ERR(USAGE, "--quiet and --verbose exclude each other");
 	return p->command->command == COMMAND_RUN ? check_prompts(p) : ERR_OK;

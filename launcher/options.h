@@ -40,7 +40,10 @@ struct options {
 	const char *logits;             /* run: .npy to write */
 	const char *cluster;            /* plan, topo: cluster_read's SPEC; NULL: here */
 	int tokenize;                   /* inspect */
-	const char *input, *output;     /* batch */
+	const char *input, *output;     /* batch, as the next five */
+	const char *journal, *time_limit;    /* NULL: not given */
+	int unordered, strict;
+	int64_t grace_s;                     /* 0: not given */
 	int64_t prompt_tokens, new_tokens;   /* bench; 0: not given */
 	struct recipe_list sequences;        /* bench; n 0: not given */
 	int json, quiet, verbose;

@@ -97,27 +97,33 @@ static enum err number_choices(struct prompts *p)
 	qsort(seen, (size_t)p->n, sizeof *seen, by_tokens);
 	for (int64_t i = 1; i < p->n; i++)
 		if (!compare_tokens(seen[i].tokens, seen[i - 1].tokens))
-			p->requests[seen[i].prompt].sample.choice = p->requests[seen[i - 1].prompt].sample.choice + 1;
+			p->requests[seen[i].prompt].sample.choice = p->requests[seen[i - 1].prompt].sample.choice + (uint32_t)p->n_each;
 	mem_free(seen);
 	return ERR_OK;
 }
 
 static enum err make_requests(struct prompts *p)
 {
-	const struct recipe *r = p->recipe;
+	TRY(wishes_read(p->recipe, &p->wishes));
+	struct request wishes = p->wishes.request;
+	wishes.all_logits = p->options->logits != NULL;
+	p->n_each = wishes.n > 1 ? wishes.n : 1;
+	p->n_answers = p->n * p->n_each;
 	TRY(MEM_NEW((size_t)p->n, struct request, &p->requests));
-	TRY(MEM_NEW((size_t)p->n, struct bytes, &p->answers));
-	TRY(MEM_NEW((size_t)p->n, struct detokenizer, &p->detokenizers));
-	TRY(MEM_NEW((size_t)p->n, int64_t, &p->shown));
-	TRY(MEM_NEW((size_t)p->n, unsigned char, &p->ended));
+	TRY(MEM_NEW((size_t)p->n_answers, struct bytes, &p->answers));
+	TRY(MEM_NEW((size_t)p->n_answers, struct stop_text, &p->stop_texts));
+	TRY(MEM_NEW((size_t)p->n_answers, struct detokenizer, &p->detokenizers));
+	TRY(MEM_NEW((size_t)p->n_answers, int64_t, &p->shown));
+	TRY(MEM_NEW((size_t)p->n_answers, unsigned char, &p->ended));
 	for (int64_t i = 0; i < p->n; i++) {
-		p->requests[i] = (struct request){
-			.prompt = p->tokens[i].ids, .n_prompt = p->tokens[i].n, .max_tokens = r->generation.max_tokens,
-			.sample = { .temperature = (float)r->generation.temperature, .top_k = (int32_t)r->generation.top_k,
-				    .top_p = (float)r->generation.top_p, .min_p = (float)r->generation.min_p,
-				    .seed = (uint64_t)r->generation.seed },
-			.all_logits = p->options->logits != NULL };
+		p->requests[i] = wishes;
+		p->requests[i].prompt = p->tokens[i].ids;
+		p->requests[i].n_prompt = p->tokens[i].n;
 	}
+	for (int64_t i = 0; i < p->n_answers; i++)
+		stop_text_begin(&p->stop_texts[i], (const char *const *)p->recipe->generation.stop.items, p->recipe->generation.stop.n);
+	if (p->options->logits && wishes.n > 1)
+		return ERR(USAGE, "--logits takes one answer, generation.n asks for %d", wishes.n);
 	if (p->options->logits && p->n != 1)
 		return ERR(USAGE, "--logits takes one prompt, found %lld", (long long)p->n);
 	return number_choices(p);
@@ -148,9 +154,16 @@ void prompts_destroy(struct prompts *p)
 	for (int64_t i = 0; i < p->n; i++) {
 		mem_free(p->texts[i]);
 		tokens_free(&p->tokens[i]);
+	}
+	for (int64_t i = 0; i < p->n_answers; i++) {
 		if (p->answers)
 			bytes_free(&p->answers[i]);
+		if (p->stop_texts)
+			stop_text_free(&p->stop_texts[i]);
 	}
+	bytes_free(&p->piece);
+	wishes_free(&p->wishes);
+	mem_free(p->stop_texts);
 	mem_free(p->texts);
 	mem_free(p->tokens);
 	mem_free(p->requests);
@@ -161,95 +174,60 @@ void prompts_destroy(struct prompts *p)
 	mem_free(p);
 }
 
-/* Where the first stop string begins at or after `from`, or -1. */
-static int64_t find_stop(const struct prompts *p, const struct bytes *text, size_t from)
-{
-	const struct recipe_strings *stop = &p->recipe->generation.stop;
-	for (size_t at = from; at < text->size; at++)
-		for (int i = 0; i < stop->n; i++) {
-			size_t n = strlen(stop->items[i]);
-			if (n <= text->size - at && !memcmp(text->data + at, stop->items[i], n))
-				return (int64_t)at;
-		}
-	return -1;
-}
-
-/* Bytes at the end that are the beginning of a stop string. Both are whole characters, so none is cut here. */
-static size_t held_back(const struct prompts *p, const struct bytes *text)
-{
-	const struct recipe_strings *stop = &p->recipe->generation.stop;
-	size_t most = 0;
-	for (int i = 0; i < stop->n; i++) {
-		size_t n = strlen(stop->items[i]) - 1;
-		if (n > text->size)
-			n = text->size;
-		while (n > most && memcmp(text->data + text->size - n, stop->items[i], n))
-			n--;
-		if (n > most)
-			most = n;
-	}
-	return most;
-}
-
-static size_t longest_stop(const struct prompts *p)
-{
-	size_t longest = 0;
-	for (int i = 0; i < p->recipe->generation.stop.n; i++)
-		if (strlen(p->recipe->generation.stop.items[i]) > longest)
-			longest = strlen(p->recipe->generation.stop.items[i]);
-	return longest;
-}
-
-/* Shows the current prompt's new text; goes on to the next when it has ended. */
+/* Shows the current answer's new text, after its prompt; goes on to the next when it has ended. */
 static enum err show(struct prompts *p)
 {
-	while (!p->quiet && p->current < p->n) {
+	while (!p->quiet && p->current < p->n_answers) {
 		int64_t i = p->current, size = (int64_t)p->answers[i].size;
-		int64_t until = p->ended[i] ? size : size - (int64_t)held_back(p, &p->answers[i]);
-		if (p->shown[i] == 0 && p->texts[i]) {
-			TRY(print_out(p->texts[i], strlen(p->texts[i])));
-			mem_free(p->texts[i]);
-			p->texts[i] = NULL;   /* shown once */
-		}
-		if (until > p->shown[i]) {
-			TRY(print_out(p->answers[i].data + p->shown[i], (size_t)(until - p->shown[i])));
-			p->shown[i] = until;
+		const char *prompt = p->texts[i / p->n_each];
+		if (!p->prompt_shown && prompt)
+			TRY(print_out(prompt, strlen(prompt)));
+		p->prompt_shown = 1;
+		if (size > p->shown[i]) {
+			TRY(print_out(p->answers[i].data + p->shown[i], (size_t)(size - p->shown[i])));
+			p->shown[i] = size;
 		}
 		if (!p->ended[i])
 			return ERR_OK;
 		TRY(print_out("\n", 1));
+		p->prompt_shown = 0;
 		p->current++;
 	}
 	return ERR_OK;
 }
 
-int prompts_token(void *prompts, int64_t request, const struct answer *a, int32_t token)
+/* The answer's text is complete. */
+static void end_text(struct prompts *p, int64_t i)
+{
+	bytes_clear(&p->piece);
+	detokenizer_end(&p->detokenizers[i], &p->piece);
+	stop_text_put(&p->stop_texts[i], bytes_text(&p->piece), p->piece.size, &p->answers[i]);
+	stop_text_end(&p->stop_texts[i], &p->answers[i]);
+	p->ended[i] = 1;
+}
+
+int prompts_token(void *prompts, int64_t index, const struct answer *a, int32_t token)
 {
 	struct prompts *p = prompts;
-	struct bytes *text = &p->answers[request];
-	size_t longest = longest_stop(p), from = text->size > longest ? text->size - longest : 0;
-	if (a->finish != FINISH_STOP)
-		detokenizer_put(&p->detokenizers[request], p->tokenizer, token, text);
-	int64_t stop = find_stop(p, text, from);
-	if (stop >= 0) {
-		text->size = (size_t)stop;
-		text->data[stop] = '\0';
-		p->ended[request] = 1;
-	} else if (a->finish != FINISH_NOT_YET) {
-		detokenizer_end(&p->detokenizers[request], text);
-		p->ended[request] = 1;
+	int stop = 0;
+	bytes_clear(&p->piece);
+	if (a->finish != FINISH_STOP) {
+		detokenizer_put(&p->detokenizers[index], p->tokenizer, token, &p->piece);
+		stop = stop_text_put(&p->stop_texts[index], bytes_text(&p->piece), p->piece.size, &p->answers[index]);
 	}
+	if (stop)
+		p->ended[index] = 1;
+	else if (a->finish != FINISH_NOT_YET)
+		end_text(p, index);
 	if (!p->unread && show(p))
 		p->unread = 1;
-	return stop >= 0 || p->unread;
+	return stop || p->unread;
 }
 
 enum err prompts_end(struct prompts *p)
 {
-	for (int64_t i = 0; i < p->n; i++) {
+	for (int64_t i = 0; i < p->n_answers; i++)
 		if (!p->ended[i])
-			detokenizer_end(&p->detokenizers[i], &p->answers[i]);
-		p->ended[i] = 1;
-	}
+			end_text(p, i);
 	return show(p);
 }

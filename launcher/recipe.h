@@ -45,6 +45,10 @@ struct recipe {
 		int64_t seed;
 		struct recipe_strings stop;
 		int ignore_eos;
+		double repetition_penalty, presence_penalty, frequency_penalty;
+		char *logit_bias;              /* "TOKEN:BIAS TOKEN:BIAS" */
+		int64_t n, logprobs, min_tokens;
+		struct recipe_list stop_token_ids;
 	} generation;
 	struct {
 		int with;                      /* auto, mpirun, srun */

@@ -34,7 +34,7 @@ void value_allowed(const struct row *row, struct bytes *to)
 	case ROW_BOOL: bytes_printf(to, "true or false"); break;
 	case ROW_COUNT: bytes_printf(to, "%s%.0f to %.0f%s%s", any, row->min, row->max, blank, unit); break;
 	case ROW_SIZE: bytes_printf(to, "%sa whole number with a unit: B kB MB GB TB KiB MiB GiB TiB", any); break;
-	case ROW_REAL: bytes_printf(to, "%.0f to %.0f%s%s", row->min, row->max, blank, unit); break;
+	case ROW_REAL: bytes_printf(to, "%g to %g%s%s", row->min, row->max, blank, unit); break;
 	case ROW_STRING: bytes_printf(to, "a text of at most %.0f bytes", row->max); break;
 	case ROW_PATH: bytes_printf(to, "a path of at most %.0f bytes", row->max); break;
 	case ROW_COUNTS:

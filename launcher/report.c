@@ -74,6 +74,14 @@ static json_t *text_json(const char *text, size_t bytes)
 	return j ? j : json_null();
 }
 
+static json_t *token_json(int32_t token, const struct sample_logprobs *l)
+{
+	json_t *best = json_array();
+	for (int i = 0; i < l->n; i++)
+		json_array_append_new(best, json_pack("[i,f]", l->best[i].token, (double)l->best[i].logprob));
+	return json_pack("{s:i,s:f,s:o}", "token", token, "logprob", (double)l->chosen, "best", best);
+}
+
 static json_t *answer_json(const struct answer *a, const char *prompt, const struct bytes *text)
 {
 	char digest[24];
@@ -81,17 +89,27 @@ static json_t *answer_json(const struct answer *a, const char *prompt, const str
 	for (int64_t i = 0; i < a->n_tokens; i++)
 		json_array_append_new(tokens, json_integer(a->tokens[i]));
 	snprintf(digest, sizeof digest, "%016" PRIx64, a->digest);
-	return json_pack("{s:o,s:o,s:o,s:s,s:s}", "prompt", text_json(prompt, prompt ? strlen(prompt) : 0), "text",
-			 text_json(bytes_text(text), text->size), "tokens", tokens, "finish_reason", finish_name(a->finish),
-			 "logits_digest", digest);
+	json_t *answer = json_pack("{s:o,s:o,s:o,s:s,s:s,s:i}", "prompt", text_json(prompt, prompt ? strlen(prompt) : 0), "text",
+				   text_json(bytes_text(text), text->size), "tokens", tokens, "finish_reason",
+				   finish_name(a->finish), "logits_digest", digest, "choice", (int)a->choice);
+	if (a->error)
+		json_object_set_new(answer, "error", json_string(a->error));
+	if (a->logprobs) {
+		json_t *logprobs = json_array();
+		for (int64_t i = 0; i < a->n_tokens; i++)
+			json_array_append_new(logprobs, token_json(a->tokens[i], &a->logprobs[i]));
+		json_object_set_new(answer, "logprobs", logprobs);
+	}
+	return answer;
 }
 
 enum err report_run_json(const struct session *s, const struct generation *g, const struct grid_traffic rows[GRID_TRAFFIC_ROWS],
 			 const char *const *prompts, const struct bytes *texts, json_t **out)
 {
 	json_t *results = json_array(), *communicators = json_array();
-	for (int64_t i = 0; i < g->n_requests; i++)
-		json_array_append_new(results, answer_json(&g->answers[i], prompts[i], &texts[i]));
+	int64_t each = g->n_requests ? g->n_answers / g->n_requests : 1;      /* all have as many */
+	for (int64_t i = 0; i < g->n_answers; i++)
+		json_array_append_new(results, answer_json(&g->answers[i], prompts[i / each], &texts[i]));
 	for (int i = 0; i < GRID_TRAFFIC_ROWS; i++) {
 		const struct grid_traffic *r = &rows[i];
 		json_array_append_new(communicators, json_pack("{s:s,s:i,s:i,s:s,s:I,s:I,s:I}", "axis", r->axis, "ranks", r->ranks,

@@ -132,11 +132,16 @@ enum err comm_allgather(struct comm *c, const void *from, void *to, const size_t
 	return ERR_OK;
 }
 
-enum err comm_reduce_scatter_i64(struct comm *c, const int64_t *data, int64_t *to, const size_t *counts)
+static void count_scatter(struct comm *c, const size_t *counts)
 {
 	c->stats.calls++;
 	for (int r = 0; r < c->size; r++)
-		count_to_one(c, r, counts[r] * sizeof *data);
+		count_to_one(c, r, counts[r] * sizeof(int64_t));
+}
+
+enum err comm_reduce_scatter_i64(struct comm *c, const int64_t *data, int64_t *to, const size_t *counts)
+{
+	count_scatter(c, counts);
 	if (c->window)
 		return window_result(c, shared_reduce_scatter_i64(&c->window->reduce, data, to, counts));
 	if (c->size > 1)
@@ -300,6 +305,21 @@ static enum err window_create(struct comm *c, struct window **out)
 }
 
 int comm_shares_memory(const struct comm *c) { return c->window != NULL; }
+
+enum err comm_meet_scatter_i64(struct comm *c, const size_t *counts)
+{
+	uint64_t all = 0;
+	for (int r = 0; r < c->size; r++)
+		all += counts[r];
+	count_scatter(c, counts);
+	return window_result(c, shared_meet(&c->window->reduce, all));
+}
+
+enum err comm_meet_gather(struct comm *c, size_t mine, size_t all)
+{
+	count_to_all(c, mine);
+	return window_result(c, shared_meet(&c->window->reduce, all));
+}
 
 enum err comm_share_memory(struct comm *c)
 {

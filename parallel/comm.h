@@ -69,6 +69,10 @@ enum err comm_set_nodes(struct comm *c, const int *node_of);
  * lost rank does to the others are the same either way. Does nothing on other communicators. */
 enum err comm_share_memory(struct comm *c);
 int comm_shares_memory(const struct comm *c);         /* 1 when that has come true */
+/* Where it has: ranks that read each other's data where it lies meet here, and see what was written before. Count like a
+ * reduce-scatter of these counts, and like an all-gather of which this rank brings `mine` of `all` bytes. */
+enum err comm_meet_scatter_i64(struct comm *c, const size_t *counts);
+enum err comm_meet_gather(struct comm *c, size_t mine, size_t all);
 
 /* --- MPI (comm_mpi.c) --- */
 /* MPI_Init with what is needed (yield when ranks exceed cores; only what neither environment nor site set), errors

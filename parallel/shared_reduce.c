@@ -79,6 +79,13 @@ static enum err meet(struct shared_reduce *s, uint64_t brings)
 
 /* --- collectives --- */
 
+enum err shared_meet(struct shared_reduce *s, uint64_t brings)
+{
+	TRY(meet(s, brings));
+	s->round++;   /* a round without slots: what the heads bring alternates too */
+	return ERR_OK;
+}
+
 /* `to` holds what this rank brings: adds what stands at `at` in the others' slots. */
 static void combine_slots(const struct shared_reduce *s, void *to, size_t at, size_t n, enum comm_type type, enum comm_op op)
 {

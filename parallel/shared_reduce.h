@@ -52,6 +52,8 @@ size_t shared_reduce_bytes(size_t slot_bytes, int size);
 void shared_reduce_start(struct shared_reduce *s, void *memory, size_t slot_bytes, int rank, int size, shared_wait *wait,
 			 void *arg);
 
+/* Waits until all ranks have come, and made visible what each has written before; `brings` is what all must say alike. */
+enum err shared_meet(struct shared_reduce *s, uint64_t brings);
 /* As comm_allreduce, comm_allgather and comm_reduce_scatter_i64. ERR_BUG when ranks bring different sizes. */
 enum err shared_allreduce(struct shared_reduce *s, void *data, size_t n, enum comm_type type, enum comm_op op);
 enum err shared_allgather(struct shared_reduce *s, const void *from, void *to, const size_t *bytes, const size_t *offsets);

@@ -1,11 +1,10 @@
 /* Mixture of experts: two ways through a layer, with the same bits.
  *
- * Inside: every expert group lies in a tp group. Each rank applies the experts it holds to all tokens; one all-reduce over
- * tp combines. When a tp group holds several expert groups (copies), they share the tokens out in turn.
+ * Inside: every expert group lies in a tp group. Each rank applies the experts it holds to all tokens; one sum over tp
+ * combines. When a tp group holds several expert groups (copies), they share the tokens out in turn.
  *
- * Dispatch: expert groups reach beyond a tp group. The attention output is reduce-scattered over tokens, so that each tp
- * rank owns a run of rows (maybe none); each rank routes its rows, sends every row to the ranks that hold its experts, they
- * return fixed-point sums, and the rows are gathered over tp again.
+ * Dispatch: expert groups reach beyond a tp group. Each tp rank routes a run of rows (maybe none), sends every row to the ranks
+ * that hold its experts, and they return fixed-point sums.
  *
  * Either way a rank has a list of items, (row, expert, gate), ordered by expert. One region gathers their rows, one does gate
  * and up of all experts, each thread its columns of every expert, one does down likewise: as many regions for sixteen
@@ -32,8 +31,10 @@ struct experts_room {
 	size_t parcel_bytes;
 
 	float *logits;         /* (threads, ROUTE_ROWS, E) */
-	int32_t *chosen;       /* (B, k) experts of own rows, best first */
-	float *gates;          /* (B, k) */
+	int32_t *chosen;       /* (B, k) experts of rows, best first */
+	float *gates;          /* (B, k); both dealt (stage.h), or these: */
+	int32_t *few_chosen;
+	float *few_gates;
 
 	int64_t *first;        /* (local experts + 1): where each one's part of the lists begins */
 	int32_t *list_row;     /* (max_rows * k) */
@@ -83,8 +84,8 @@ static int64_t act_room(const struct experts_sizes *z, int64_t columns)
 
 #define ROOM(X, z, n_threads)                                               \
 	X(logits, (n_threads) * ROUTE_ROWS * (z).E * 4)                     \
-	X(chosen, (z).B * (z).k * 4)                                        \
-	X(gates, (z).B * (z).k * 4)                                         \
+	X(few_chosen, DEALT_ROWS * (z).k * 4)                               \
+	X(few_gates, DEALT_ROWS * (z).k * 4)                                \
 	X(first, ((z).local + 1) * 8)                                       \
 	X(list_row, (z).rows * (z).k * 4)                                   \
 	X(list_gate, (z).rows * (z).k * 4)                                  \
@@ -143,34 +144,52 @@ struct region {
 	int64_t *acc;                          /* (n_acc, C + 1) */
 	int64_t n_acc;
 	int64_t *bad, ldbad;                   /* (threads, ldbad) of acc's rows */
+	const float *norm;                     /* of what comes next; NULL: nothing */
 };
 
 /* --- routing --- */
 
-/* Norm, router and choice of experts for rows [begin, end). */
+/* The router's choice for rows [b, b + n), which are normed. */
+static void route_some(const struct region *r, int thread, int64_t b, int64_t n)
+{
+	struct stage *s = r->s;
+	struct experts_room *room = s->experts;
+	int64_t C = s->m->n_embd, E = s->m->n_expert, k = room->n_used;
+	float *logits = room->logits + thread * ROUTE_ROWS * E;
+	struct act_rows x = { s->h + b * C, C, s->h8 + b * act_blocks(C), act_blocks(C) };
+	stage_product(s, thread, &r->w->w[SLOT_ROUTER], 0, E, NULL, &x, n, logits, E);
+	for (int64_t i = 0; i < n; i++)
+		s->k->route(logits + i * E, E, k, room->chosen + (b + i) * k, room->gates + (b + i) * k);
+}
+
+/* The attention's residual, norm, router and choice of experts. */
 static void route_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	struct experts_room *room = s->experts;
-	int64_t begin, end, C = s->m->n_embd, E = s->m->n_expert, k = room->n_used;
-	float *logits = room->logits + thread * ROUTE_ROWS * E;
+	int64_t begin, end, C = s->m->n_embd;
 	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
 	for (int64_t b = r->begin + begin, n; b < r->begin + end; b += n) {
-		struct act_rows x = { s->h + b * C, C, s->h8 + b * act_blocks(C), act_blocks(C) };
 		n = r->begin + end - b < ROUTE_ROWS ? r->begin + end - b : ROUTE_ROWS;
-		for (int64_t i = b; i < b + n; i++)
+		for (int64_t i = b; i < b + n; i++) {
+			stage_settle_row(s, thread, i, r->w->vector[SLOT_O_BIAS]);
 			stage_norm_row(s, s->x + i * C, r->w->vector[SLOT_FFN_NORM], i);
-		stage_product(s, thread, &r->w->w[SLOT_ROUTER], 0, E, NULL, &x, n, logits, E);
-		for (int64_t i = 0; i < n; i++)
-			s->k->route(logits + i * E, E, k, room->chosen + (b + i) * k, room->gates + (b + i) * k);
+		}
+		route_some(r, thread, b, n);
 	}
 }
 
-static void route_rows(struct stage *s, const struct layer_weights *w, int64_t begin, int64_t end)
+/* Of the rows that this rank works on. */
+static enum err route_rows(struct stage *s, const struct layer_weights *w)
 {
 	int64_t row_values = s->m->n_embd * (1 + s->m->n_expert / 8);   /* a row of the router: an eighth of a norm */
-	stage_run_rows(s, end - begin, row_values, route_part, &(struct region){ .s = s, .w = w, .begin = begin, .end = end });
+	TRY(stage_bring_sums(s));
+	struct range mine = stage_own_rows(s);
+	s->experts->chosen = s->is_dealt ? dealt_shown(s->dealt, SHOWN_CHOSEN) : s->experts->few_chosen;
+	s->experts->gates = s->is_dealt ? dealt_shown(s->dealt, SHOWN_GATES) : s->experts->few_gates;
+	stage_run_rows(s, range_size(mine), row_values, route_part,
+		       &(struct region){ .s = s, .w = w, .begin = mine.begin, .end = mine.end });
+	return ERR_OK;
 }
 
 /* --- applying experts to rows --- */
@@ -326,6 +345,8 @@ static void expert_down_part(void *arg, int thread, int n_threads)
 	struct experts_room *room = s->experts;
 	int64_t begin, end, first, n, C = s->m->n_embd;
 	pool_part(C, stage_unit(&r->w->w[SLOT_EXPERT_DOWN]), thread, n_threads, &begin, &end);
+	if (r->first_item == 0)
+		memset(r->bad + thread * r->ldbad, 0, (size_t)r->n_acc * sizeof *r->bad);
 	if (begin >= end)
 		return;
 	for (int64_t b = 0; r->first_item == 0 && b < r->n_acc; b++)
@@ -333,8 +354,6 @@ static void expert_down_part(void *arg, int thread, int n_threads)
 	for (int64_t e = 0; e < room->n_experts; e++)
 		if ((n = expert_items(r, e, &first)) > 0)
 			expert_down(r, thread, e, first, n, begin, end);
-	if (stage_sums_alone(s) && r->end_item == room->first[room->n_experts])
-		stage_add_columns(s, NULL, begin, end);
 }
 
 /* Where the piece of the lists that begins at `first` ends: behind a whole expert if one fits. */
@@ -377,14 +396,14 @@ static void apply_experts(struct region *r)
 
 /* --- inside the tp group --- */
 
-static enum err forward_inside(struct stage *s, const struct layer_weights *w)
+static enum err forward_inside(struct stage *s, const struct layer_weights *w, const float *next_norm)
 {
 	struct experts_room *room = s->experts;
 	const struct layout *l = &s->grid->layout;
 	int copies = l->tp / (l->ep * l->etp), mine = s->grid->me.tp / (l->ep * l->etp);
 	struct range held = s->shard.experts;
-	TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS], NULL));
-	route_rows(s, w, 0, s->n_rows);
+	TRY(route_rows(s, w));
+	TRY(stage_show(s, s->shows | 1u << SHOWN_CHOSEN | 1u << SHOWN_GATES));
 	clear_lists(room);
 	for (int pass = 0; pass < 2; pass++) {
 		for (int64_t i = 0; i < s->n_rows * room->n_used; i++) {
@@ -401,13 +420,13 @@ static enum err forward_inside(struct stage *s, const struct layer_weights *w)
 	}
 	apply_experts(&(struct region){ .s = s, .w = w, .acc = s->acc, .n_acc = s->n_rows, .bad = s->bad,
 					.ldbad = s->limits.step_tokens });
-	if (!stage_sums_alone(s))
-		stage_fold_bad(s);
-	return stage_reduce_into_x(s, NULL, NULL);
+	stage_count_bad(s);
+	return stage_settle(s, NULL, next_norm);
 }
 
 /* --- dispatch --- */
 
+/* What came back for rows [begin, end), and their next norm. */
 static void add_own_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
@@ -416,26 +435,23 @@ static void add_own_part(void *arg, int thread, int n_threads)
 	pool_part(r->end - r->begin, 1, thread, n_threads, &begin, &end);
 	for (int64_t i = begin; i < end; i++) {
 		const int64_t *acc = r->acc + i * (C + 1);
-		s->k->add_fixed(s->x + (r->begin + i) * C, acc, acc[C], r->w ? r->w->vector[SLOT_O_BIAS] : NULL, C);
+		float *x = s->x + (r->begin + i) * C;
+		s->k->add_fixed(x, acc, acc[C], NULL, C);
+		if (r->norm)
+			stage_norm_row(s, x, r->norm, r->begin + i);
 	}
 }
 
-static void add_own(struct stage *s, const struct layer_weights *w, struct range own)
+/* Dealt rows are normed as they are added; few ones are gathered first, as each rank wants all of them. */
+static enum err add_own(struct stage *s, struct range own, const float *next_norm)
 {
-	stage_run_rows(s, range_size(own), s->m->n_embd, add_own_part, &(struct region){ .s = s, .w = w, .begin = own.begin,
-			.end = own.end, .acc = s->experts->own_acc });
-}
-
-/* Sums the attention output over tp; this rank gets the rows that it owns. */
-static enum err scatter_attention(struct stage *s, const struct layer_weights *w, struct range own)
-{
-	size_t counts[LAYOUT_MAX_TP];
-	int64_t C = s->m->n_embd;
-	for (int t = 0; t < s->grid->layout.tp; t++)
-		counts[t] = (size_t)(range_size(range_part(s->n_rows, 1, s->grid->layout.tp, t)) * (C + 1));
-	TRY(comm_reduce_scatter_i64(s->grid->axis[AXIS_TP], s->acc, s->experts->own_acc, counts));
-	add_own(s, w, own);
-	return ERR_OK;
+	stage_run_rows(s, range_size(own), s->m->n_embd, add_own_part,
+		       &(struct region){ .s = s, .begin = own.begin, .end = own.end, .acc = s->experts->own_acc,
+					 .norm = s->is_dealt ? next_norm : NULL });
+	TRY(stage_gather_x(s, s->m->n_embd));
+	if (!next_norm)
+		return ERR_OK;
+	return s->is_dealt ? stage_show(s, s->shows) : stage_norm(s, next_norm);
 }
 
 static void fill_parcel(struct stage *s, unsigned char *to, int64_t row, int owner)
@@ -529,8 +545,6 @@ static void apply_to_parcels(struct stage *s, const struct layer_weights *w, int
 	struct experts_room *room = s->experts;
 	int64_t C = s->m->n_embd;
 	int n_threads = pool_threads(s->pool);
-	for (int t = 0; t < n_threads; t++)
-		memset(room->in_bad + t * room->max_rows, 0, (size_t)n * sizeof *room->in_bad);
 	apply_experts(&(struct region){ .s = s, .w = w, .in = room->in_parcels + room->parcel_bytes - (size_t)C * sizeof(float),
 					.in_stride = room->parcel_bytes, .acc = room->in_acc, .n_acc = n, .bad = room->in_bad,
 					.ldbad = room->max_rows });
@@ -542,7 +556,7 @@ static void apply_to_parcels(struct stage *s, const struct layer_weights *w, int
 	}
 }
 
-static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
+static enum err forward_dispatch(struct stage *s, const struct layer_weights *w, const float *next_norm)
 {
 	struct experts_room *room = s->experts;
 	const struct layout *l = &s->grid->layout;
@@ -556,8 +570,7 @@ static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 	size_t *eights = z + 6 * n_group, *eight_offsets = z + 7 * n_group;
 	struct range own = range_part(s->n_rows, 1, l->tp, s->grid->me.tp);
 
-	TRY(scatter_attention(s, w, own));
-	route_rows(s, w, own.begin, own.end);
+	TRY(route_rows(s, w));
 	int64_t n_out = pack_parcels(s, own, out_counts);
 
 	for (int i = 0; i < n_group; i++)
@@ -587,11 +600,10 @@ static enum err forward_dispatch(struct stage *s, const struct layer_weights *w)
 		for (int64_t c = 0; c <= C; c++)
 			to[c] += room->back[i * (C + 1) + c];
 	}
-	add_own(s, NULL, own);
-	return stage_gather_x(s, C);
+	return add_own(s, own, next_norm);
 }
 
-enum err experts_forward(struct stage *s, const struct layer_weights *w)
+enum err experts_forward(struct stage *s, const struct layer_weights *w, const float *next_norm)
 {
-	return s->experts->inside ? forward_inside(s, w) : forward_dispatch(s, w);
+	return s->experts->inside ? forward_inside(s, w, next_norm) : forward_dispatch(s, w, next_norm);
 }

@@ -2,21 +2,25 @@
  *
  *   embed (vocabulary-parallel) or receive  ->  layers  ->  send, or final norm, head and sampling
  *
- * A layer on a rank, one parallel region (pool_run) a line; norms of few rows are done by the caller between regions:
+ * A layer on a rank, one parallel region (pool_run) a line; what is in brackets the caller does between regions when there are
+ * few rows:
  *
- *   norm and quantise the rows                       only when there are many
  *   q, k, v; rope of k; k and v stored in pages
  *   rope of q; attention; its output quantised
- *   output product as fixed-point sums, and the residual; over several tp ranks: product, all-reduce, residual
- *   norm and quantise the rows                       only when there are many
- *   gate, up, activation, quantised                  or the experts (experts.c)
- *   down product, as the output product
+ *   output product as fixed-point sums
+ *   [residual; norm and quantise the rows]           or the router, too (experts.c)
+ *   gate, up, activation, quantised                  or the experts
+ *   down product as fixed-point sums
+ *   [residual; norm and quantise the rows]
  *
  * Sums that cross ranks are exact (64-bit integers), so the layout cannot change a bit.
  *
- * Bad rows. A block of a fixed-point sum that is not finite or too large makes its whole row NaN. A thread that adds its own
- * columns to x does not know what the others met, so the counts in s->bad stand until the step's end, and whoever norms a
- * row looks at them first. */
+ * Whose rows. Each tp rank has a part of the sums of every row. Few rows are all-reduced, and every rank does what is in brackets
+ * for all. From DEALT_ROWS on they are dealt out (parallel/dealt_rows.h): a rank does that for its own, and shows the normed
+ * rows to the others. Of x, then, it has no other rows than its own.
+ *
+ * Bad rows. A block of a fixed-point sum that is not finite or too large makes its whole row NaN: the blocks are counted in
+ * the sum's last column. */
 #include "runtime/stage.h"
 
 #include "runtime/pack.h"
@@ -31,11 +35,12 @@ struct region {
 	const struct weight *matrix;
 	const float *bias;
 	const float *norm;         /* of what comes next; NULL: nothing */
-	float *x;                  /* rows (n, C) */
 	struct act_rows rows;
 	int64_t run, n;
+	const int64_t *from;       /* (n): rows of x, or NULL: row 0, 1 .. */
 	int chooses;               /* the logits are for choosing tokens */
 	struct range out;          /* which of the C outputs the matrix's rows are */
+	struct range mine;         /* rows that this rank works on */
 };
 
 static int64_t q_width(const struct stage *s) { return range_size(s->shard.heads) * s->m->n_head_dim; }
@@ -78,8 +83,14 @@ static void gather_rows(struct stage *s, const struct step *step)
 			s->rows[s->n_rows++] = (struct batch_row){ .token = step->tokens[sl->first_token + t],
 				.pos = sl->pos + t, .pages = step->pages + sl->first_page };
 	}
-	for (int t = 0; t < pool_threads(s->pool); t++)
-		memset(s->bad + t * s->limits.step_tokens, 0, (size_t)s->n_rows * sizeof *s->bad);
+	s->is_dealt = s->n_rows >= DEALT_ROWS;
+	s->h = s->is_dealt ? dealt_shown(s->dealt, SHOWN_H) : s->few_h;
+	s->h8 = s->is_dealt ? dealt_shown(s->dealt, SHOWN_H8) : s->few_h8;
+}
+
+struct range stage_own_rows(const struct stage *s)
+{
+	return s->is_dealt ? dealt_own(s->dealt, s->n_rows) : (struct range){ 0, s->n_rows };
 }
 
 /* --- beginning and end of a stage --- */
@@ -117,10 +128,19 @@ static enum err begin(struct stage *s)
 	return comm_allreduce(s->grid->axis[AXIS_TP], s->x, (size_t)(s->n_rows * s->m->n_embd), COMM_U32, COMM_SUM);
 }
 
-/* Each tp rank moves its part of x, so a byte crosses the network once; the receiver gathers inside its node. */
+/* This rank's part of what crosses a border between stages, in items of x: a byte crosses the network once. */
+static struct range border_part(const struct stage *s)
+{
+	int64_t C = s->m->n_embd;
+	struct range own = stage_own_rows(s);
+	if (s->is_dealt)
+		return (struct range){ own.begin * C, own.end * C };
+	return range_part(s->n_rows * C, 1, s->grid->layout.tp, s->grid->me.tp);
+}
+
 static enum err send_on(struct stage *s)
 {
-	struct range part = range_part(s->n_rows * s->m->n_embd, 1, s->grid->layout.tp, s->grid->me.tp);
+	struct range part = border_part(s);
 	if (range_size(part) == 0)
 		return ERR_OK;
 	return comm_send(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->x + part.begin, (size_t)range_size(part) * 4);
@@ -131,7 +151,7 @@ enum err stage_gather_x(struct stage *s, int64_t unit)
 	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
 	int tp = s->grid->layout.tp;
 	int64_t n = s->n_rows * s->m->n_embd;
-	if (tp == 1 || n == 0)
+	if (tp == 1 || n == 0 || s->is_dealt)
 		return ERR_OK;
 	for (int t = 0; t < tp; t++) {
 		struct range r = range_part(n, unit, tp, t);
@@ -143,7 +163,7 @@ enum err stage_gather_x(struct stage *s, int64_t unit)
 
 static enum err receive(struct stage *s)
 {
-	struct range part = range_part(s->n_rows * s->m->n_embd, 1, s->grid->layout.tp, s->grid->me.tp);
+	struct range part = border_part(s);
 	if (range_size(part))
 		TRY(comm_recv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->x + part.begin, (size_t)range_size(part) * 4));
 	return stage_gather_x(s, 1);
@@ -193,25 +213,9 @@ void stage_quantize(struct stage *s, const float *x, int64_t ld, int64_t width, 
 
 /* --- norms --- */
 
-static int is_bad(const struct stage *s, int64_t b)
-{
-	int64_t n = 0;
-	for (int t = 0; t < pool_threads(s->pool); t++)
-		n |= s->bad[t * s->limits.step_tokens + b];
-	return n != 0;
-}
-
-static void spoil(float *x, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		x[i] = __builtin_nanf("");
-}
-
-void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b)
+void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b)
 {
 	int64_t C = s->m->n_embd;
-	if (is_bad(s, b))
-		spoil(x, C);
 	s->k->rms_norm(x, weights, s->m->norm_eps, C, s->h + b * C);
 	if (s->limits.int8_rows)
 		(weights == s->weights->final_norm ? s->k->quantize_finely : s->k->quantize)(s->h + b * C, C, s->h8 + b * act_blocks(C));
@@ -226,14 +230,24 @@ static void norm_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	int64_t begin, end, C = r->s->m->n_embd;
-	pool_part(r->n, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = begin; b < end; b++)
-		stage_norm_row(r->s, r->x + b * C, r->norm, b);
+	pool_part(range_size(r->mine), 1, thread, n_threads, &begin, &end);
+	for (int64_t b = r->mine.begin + begin; b < r->mine.begin + end; b++)
+		stage_norm_row(r->s, r->s->x + (r->from ? r->from[b] : b) * C, r->norm, b);
 }
 
-static void norm(struct stage *s, float *x, int64_t n, const float *weights)
+enum err stage_norm(struct stage *s, const float *weights)
 {
-	stage_run_rows(s, n, s->m->n_embd, norm_part, &(struct region){ .s = s, .x = x, .n = n, .norm = weights });
+	struct range mine = stage_own_rows(s);
+	stage_run_rows(s, range_size(mine), s->m->n_embd, norm_part, &(struct region){ .s = s, .mine = mine, .norm = weights });
+	return stage_show(s, s->shows);
+}
+
+enum err stage_show(struct stage *s, unsigned arrays)
+{
+	struct range parts[LAYOUT_MAX_TP];
+	for (int t = 0; t < s->grid->layout.tp; t++)
+		parts[t] = range_part(s->n_rows, 1, s->grid->layout.tp, t);
+	return s->is_dealt ? dealt_show(s->dealt, arrays, parts) : ERR_OK;
 }
 
 /* --- attention --- */
@@ -369,27 +383,15 @@ static void attention_part(void *arg, int thread, int n_threads)
 
 /* --- products that end in the residual --- */
 
-int stage_sums_alone(const struct stage *s)
-{
-	return s->grid->layout.tp == 1 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout));
-}
-
-void stage_fold_bad(struct stage *s)
+void stage_count_bad(struct stage *s)
 {
 	int64_t C = s->m->n_embd;
-	for (int64_t b = 0; b < s->n_rows; b++) {
-		int64_t sum = 0;
-		for (int t = 0; t < pool_threads(s->pool); t++)
-			sum += s->bad[t * s->limits.step_tokens + b];
-		s->acc[b * (C + 1) + C] = sum;
-	}
-}
-
-void stage_add_columns(struct stage *s, const float *bias, int64_t begin, int64_t end)
-{
-	int64_t C = s->m->n_embd;
-	for (int64_t b = 0; begin < end && b < s->n_rows; b++)
-		s->k->add_fixed(s->x + b * C + begin, s->acc + b * (C + 1) + begin, 0, bias ? bias + begin : NULL, end - begin);
+	for (int64_t b = 0; b < s->n_rows; b++)
+		s->acc[b * (C + 1) + C] = s->bad[b];
+	for (int t = 1; t < pool_threads(s->pool); t++)
+		for (int64_t b = 0; b < s->n_rows; b++)
+			if (s->bad[t * s->limits.step_tokens + b])
+				s->acc[b * (C + 1) + C] += s->bad[t * s->limits.step_tokens + b];
 }
 
 static void fixed_part(void *arg, int thread, int n_threads)
@@ -397,28 +399,24 @@ static void fixed_part(void *arg, int thread, int n_threads)
 	struct region *r = arg;
 	struct stage *s = r->s;
 	int64_t begin, end, C = s->m->n_embd, rows = range_size(r->out);
+	int64_t *bad = s->bad + thread * s->limits.step_tokens;
 	struct sharing share = share_out(s, s->n_rows, rows, matrix_bytes(r->matrix), stage_unit(r->matrix));
 	(void)n_threads;
+	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
 	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end)) {
 		for (int64_t b = 0; b < s->n_rows; b++)
 			memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
-		stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin,
-				    s->bad + thread * s->limits.step_tokens);
-		if (stage_sums_alone(s))
-			stage_add_columns(s, r->bias, begin, end);
+		stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
 	}
 }
 
-/* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. A rank without
- * others to add to it adds it (and the bias) to x at once. */
-static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run,
-			    const float *bias)
+/* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
+static void partial_product(struct stage *s, const struct weight *w, struct range out, const struct act_rows *in, int64_t run)
 {
 	if (range_size(out) < s->m->n_embd)      /* else the threads clear what they fill */
 		memset(s->acc, 0, (size_t)(s->n_rows * (s->m->n_embd + 1)) * sizeof *s->acc);
-	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run, .bias = bias });
-	if (!stage_sums_alone(s))
-		stage_fold_bad(s);
+	pool_run(s->pool, fixed_part, &(struct region){ .s = s, .matrix = w, .out = out, .rows = *in, .run = run });
+	stage_count_bad(s);
 }
 
 /* s->gathered (B, columns of all) = `in` (B, this rank's columns) of every tp rank side by side. */
@@ -447,30 +445,40 @@ static enum err gather_input(struct stage *s, const float *in, struct range (*pa
 	return ERR_OK;
 }
 
-static void residual_part(void *arg, int thread, int n_threads)
+enum err stage_bring_sums(struct stage *s)
+{
+	if (s->is_dealt)
+		return dealt_bring(s->dealt, s->n_rows);
+	return comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM);
+}
+
+void stage_settle_row(struct stage *s, int thread, int64_t b, const float *bias)
+{
+	int64_t C = s->m->n_embd, *room = (int64_t *)(void *)s->scratch[thread];
+	const int64_t *sums = s->is_dealt ? dealt_sum(s->dealt, b, room) : s->acc + b * (C + 1);
+	s->k->add_fixed(s->x + b * C, sums, sums[C], bias, C);
+}
+
+static void settle_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, C = s->m->n_embd;
-	pool_part(s->n_rows, 1, thread, n_threads, &begin, &end);
-	for (int64_t b = begin; b < end; b++) {
-		s->k->add_fixed(s->x + b * C, s->acc + b * (C + 1), s->acc[b * (C + 1) + C], r->bias, C);
+	int64_t begin, end;
+	pool_part(range_size(r->mine), 1, thread, n_threads, &begin, &end);
+	for (int64_t b = r->mine.begin + begin; b < r->mine.begin + end; b++) {
+		stage_settle_row(s, thread, b, r->bias);
 		if (r->norm)
-			stage_norm_row(s, s->x + b * C, r->norm, b);
+			stage_norm_row(s, s->x + b * s->m->n_embd, r->norm, b);
 	}
 }
 
-enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *next_norm)
+enum err stage_settle(struct stage *s, const float *bias, const float *next_norm)
 {
-	int64_t C = s->m->n_embd;
-	if (stage_sums_alone(s)) {
-		if (next_norm)
-			norm(s, s->x, s->n_rows, next_norm);
-		return ERR_OK;
-	}
-	TRY(comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (C + 1)), COMM_I64, COMM_SUM));
-	stage_run_rows(s, s->n_rows, C, residual_part, &(struct region){ .s = s, .bias = bias, .norm = next_norm });
-	return ERR_OK;
+	TRY(stage_bring_sums(s));
+	struct range mine = stage_own_rows(s);
+	stage_run_rows(s, range_size(mine), s->m->n_embd, settle_part,
+		       &(struct region){ .s = s, .mine = mine, .bias = bias, .norm = next_norm });
+	return next_norm ? stage_show(s, s->shows) : ERR_OK;
 }
 
 static enum err attention(struct stage *s, const struct layer_weights *w, const struct kv_layer *kv)
@@ -487,7 +495,7 @@ static enum err attention(struct stage *s, const struct layer_weights *w, const 
 	}
 	if (!quantizes_heads(s))
 		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
-	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, &in, s->m->head_run * D, w->vector[SLOT_O_BIAS]);
+	partial_product(s, &w->w[SLOT_O], s->shard.attn_out, &in, s->m->head_run * D);
 	return ERR_OK;
 }
 
@@ -532,31 +540,26 @@ static enum err dense_ffn(struct stage *s, const struct layer_weights *w, const 
 		in = (struct act_rows){ s->gathered, width, s->attn8, act_blocks(width) };
 		stage_quantize(s, in.f, width, width, s->n_rows, s->attn8);
 	}
-	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run, w->vector[SLOT_DOWN_BIAS]);
-	return stage_reduce_into_x(s, w->vector[SLOT_DOWN_BIAS], next_norm);
+	partial_product(s, &w->w[SLOT_DOWN], s->shard.ffn_out, &in, s->m->ffn_run);
+	return stage_settle(s, w->vector[SLOT_DOWN_BIAS], next_norm);
 }
 
 static enum err layers(struct stage *s)
 {
 	int64_t n_layers = range_size(s->shard.layers);
+	if (n_layers)
+		TRY(stage_norm(s, s->weights->layers[0].vector[SLOT_ATTN_NORM]));
 	for (int64_t i = 0; i < n_layers; i++) {
 		const struct layer_weights *w = &s->weights->layers[i];
 		const float *next_norm = i + 1 < n_layers ? w[1].vector[SLOT_ATTN_NORM] : NULL;
-		if (i == 0 || s->m->n_expert)      /* a dense FFN norms for the next layer */
-			norm(s, s->x, s->n_rows, w->vector[SLOT_ATTN_NORM]);
 		TRY(attention(s, w, &s->kv[i]));
 		if (s->m->n_expert) {
-			TRY(experts_forward(s, w));
+			TRY(experts_forward(s, w, next_norm));
 		} else {
-			TRY(stage_reduce_into_x(s, w->vector[SLOT_O_BIAS], w->vector[SLOT_FFN_NORM]));
+			TRY(stage_settle(s, w->vector[SLOT_O_BIAS], w->vector[SLOT_FFN_NORM]));
 			TRY(dense_ffn(s, w, next_norm));
 		}
 	}
-	for (int64_t b = 0; b < s->n_rows; b++)
-		if (is_bad(s, b))
-			spoil(s->x + b * s->m->n_embd, s->m->n_embd);
-	for (int t = 0; t < pool_threads(s->pool); t++)   /* the head's rows are others */
-		memset(s->bad + t * s->limits.step_tokens, 0, (size_t)s->n_rows * sizeof *s->bad);
 	return ERR_OK;
 }
 
@@ -597,17 +600,32 @@ static void head_part(void *arg, int thread, int n_threads)
 		head_rows(r, thread, begin, end);
 }
 
-/* s->logits (n, V/tp) of the n rows of x (n, C). */
-static void head(struct stage *s, float *x, int64_t n, int chooses)
+/* s->logits (n, V/tp) of n rows of x, s->picked, in their order. */
+static enum err head(struct stage *s, int64_t n, int chooses)
 {
-	norm(s, x, n, s->weights->final_norm);
+	struct range parts[LAYOUT_MAX_TP], mine = { 0, n };
+	int tp = s->grid->layout.tp;
+	for (int64_t t = 0, at = 0; s->is_dealt && t < tp; t++) {
+		int64_t end = range_part(s->n_rows, 1, tp, (int)t).end;
+		parts[t].begin = at;
+		while (at < n && s->picked[at] < end)
+			at++;
+		parts[t].end = at;
+	}
+	if (s->is_dealt)
+		mine = parts[s->grid->me.tp];
+	stage_run_rows(s, range_size(mine), s->m->n_embd, norm_part,
+		       &(struct region){ .s = s, .mine = mine, .from = s->picked, .norm = s->weights->final_norm });
+	if (s->is_dealt)
+		TRY(dealt_show(s->dealt, s->shows, parts));
 	pool_run(s->pool, head_part, &(struct region){ .s = s, .n = n, .chooses = chooses });
+	return ERR_OK;
 }
 
-/* The last row of every slice that samples, moved to the front of x and rows. Gives their number. */
+/* The last row of every slice that samples: picked, and its place in the batch moved to the front. Gives their number. */
 static int64_t pick_rows(struct stage *s, const struct step *step)
 {
-	int64_t C = s->m->n_embd, row = 0, n = 0;
+	int64_t row = 0, n = 0;
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
 		if (sl->replica != s->grid->me.dp)
@@ -615,7 +633,8 @@ static int64_t pick_rows(struct stage *s, const struct step *step)
 		row += sl->n_tokens;
 		if (!(sl->flags & SLICE_SAMPLE))
 			continue;
-		memmove(s->x + n * C, s->x + (row - 1) * C, (size_t)C * sizeof(float));
+		if (n < s->logits_rows)
+			s->picked[n] = row - 1;
 		s->rows[n++] = s->rows[row - 1];
 	}
 	return n;
@@ -637,29 +656,43 @@ static enum err sum_up(struct stage *s, int64_t n)
 	return comm_allreduce(tp, s->digests, (size_t)n, COMM_U64, COMM_SUM);
 }
 
-static enum err sample(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results)
+/* Chooses from row `at` of s->logits. */
+static enum err choose(struct stage *s, const struct step *step, const struct slice *sl, int64_t at, struct step_results *out)
 {
 	struct comm *tp = s->grid->axis[AXIS_TP];
-	int64_t V = range_size(s->shard.vocab), first = s->shard.vocab.begin, n = pick_rows(s, step), at = 0;
-	*n_results = (int32_t)n;
+	struct adjustments adjust;
+	struct sample_row row = { .logits = s->logits + at * range_size(s->shard.vocab), .best = s->best_keys[at],
+				  .position = s->rows[at].pos + 1, .p = &sl->sample };
+	struct step_result *r = &out->of[out->n++];
+	enum sample_fault fault;
+	*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
+	if (sl->n_extra) {
+		TRY(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &adjust));
+		row.adjust = &adjust;
+		sampler_note(s->sampler, &adjust, step->tokens + sl->first_token, sl->n_tokens);
+	}
+	TRY(sampler_choose(s->sampler, tp, s->k, &row, &r->token, &fault));
+	r->fault = (int32_t)fault;
+	if (!sl->sample.logprobs)
+		return ERR_OK;
+	struct sample_logprobs *logprobs = &out->logprobs[out->n_logprobs++];
+	*logprobs = (struct sample_logprobs){ 0 };
+	return fault ? ERR_OK : sampler_logprobs(s->sampler, tp, s->k, &row, r->token, logprobs);
+}
+
+static enum err sample(struct stage *s, const struct step *step, struct step_results *out)
+{
+	int64_t n = pick_rows(s, step);
 	if (n == 0)
 		return ERR_OK;
 	if (n > s->logits_rows)
 		return ERR(BUG, "%lld sequences to sample, room for %lld", (long long)n, (long long)s->logits_rows);
-	head(s, s->x, n, 1);
+	TRY(head(s, n, 1));
 	TRY(sum_up(s, n));
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
-		if (sl->replica != s->grid->me.dp || !(sl->flags & SLICE_SAMPLE))
-			continue;
-		struct step_result *r = &results[at];
-		*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
-		enum err e = sampler_choose(s->sampler, tp, s->k, s->logits + at * V, V, first, s->best_keys[at], &sl->sample,
-					    s->rows[at].pos + 1, &r->token);
-		if (e && e != ERR_WORK)
-			return e;
-		r->error = (int32_t)e;
-		at++;
+		if (sl->replica == s->grid->me.dp && sl->flags & SLICE_SAMPLE)
+			TRY(choose(s, step, sl, out->n, out));
 	}
 	return ERR_OK;
 }
@@ -673,7 +706,9 @@ static enum err give_all_logits(struct stage *s, float *out)
 	model_shard_model(s->m, &sm);
 	for (int64_t row = 0; row < s->n_rows; row += s->logits_rows) {
 		int64_t n = s->n_rows - row < s->logits_rows ? s->n_rows - row : s->logits_rows;
-		head(s, s->x + row * s->m->n_embd, n, 0);
+		for (int64_t b = 0; b < n; b++)
+			s->picked[b] = row + b;
+		TRY(head(s, n, 0));
 		for (int t = 0; t < tp; t++) {
 			struct range v = range_part(sm.n_vocab, 1, tp, t);
 			for (int64_t b = 0; b < n; b++) {
@@ -687,14 +722,15 @@ static enum err give_all_logits(struct stage *s, float *out)
 					TRY(comm_recv(c, t, 1, out + to, bytes));
 			}
 		}
+		TRY(comm_barrier(c));   /* all have read the normed rows */
 	}
 	return ERR_OK;
 }
 
-enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits)
+enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
 {
 	int want_all = 0;
-	*n_results = 0;
+	out->n = out->n_logprobs = 0;
 	stage_copy_pages(s, step);
 	gather_rows(s, step);
 	if (s->n_rows == 0 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout)))
@@ -709,5 +745,5 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 		return send_on(s);
 	if (want_all)
 		TRY(give_all_logits(s, all_logits));
-	return sample(s, step, results, n_results);
+	return sample(s, step, out);
 }

@@ -9,6 +9,8 @@
 
 enum { DEFAULT_CONTEXT = 4096 };
 
+int64_t plan_mask_words(const struct model *m) { return (m->n_vocab + 31) / 32; }
+
 static enum err layout_of(const struct model *m, const struct place *p, const struct plan_wish *wish, struct layout *out)
 {
 	struct shard_model sm;
@@ -79,25 +81,36 @@ static enum err size_kv(struct plan *p, const struct model *m, const struct plan
 	return ERR_OK;
 }
 
+/* Numbers beside its tokens that the slices of one replica bring (adjust.h): all tokens of a sequence, and for many of them the
+ * largest mask, biases and bans. Slices that find no room wait for a later step. */
+static int64_t extra_of_replica(const struct plan *p, const struct model *m)
+{
+	enum { MASKS = 512, LISTS = 64 };
+	int64_t n = p->limits.sequences;
+	return p->context + (n < MASKS ? n : MASKS) * plan_mask_words(m) + (n < LISTS ? n : LISTS) * adjust_most_ints();
+}
+
 /* A step holds at most all sequences of all replicas; they may share pages, so it may name more than there are. */
-static enum err size_step(struct plan *p)
+static enum err size_step(struct plan *p, const struct model *m)
 {
 	int64_t per_sequence = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS, pages = per_sequence * p->limits.sequences;
 	p->step.slices = p->limits.sequences * p->layout.dp;
 	p->step.tokens = p->limits.step_tokens * p->layout.dp;
 	p->step.pages = pages * p->layout.dp;
-	if (p->step.pages > INT32_MAX || p->step.tokens > INT32_MAX)
+	p->step.extra = extra_of_replica(p, m) * p->layout.dp;
+	if (p->step.pages > INT32_MAX || p->step.tokens > INT32_MAX || p->step.extra > INT32_MAX)
 		return ERR(FIT, "%" PRId64 " KV pages and %" PRId64 " tokens of %d replicas are more than fit in 31 bits; lower "
 				"runtime.context, runtime.sequences, runtime.step_tokens or parallel.dp", p->step.pages,
 			   p->step.tokens, p->layout.dp);
 	return ERR_OK;
 }
 
-/* What session_generate keeps beside the stage's buffers. */
+/* What the loop of steps keeps beside the stage's buffers. */
 static uint64_t loop_bytes(const struct plan *p, const struct model *m, const struct plan_wish *wish, int rank)
 {
 	const struct plan_rank *k = &p->ranks[rank];
-	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), bytes = step_room_bytes(p->step.slices, p->step.tokens, p->step.pages);
+	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), bytes = step_room_bytes(&p->step);
+	bytes += 2 * step_results_bytes(p->limits.sequences);
 	if (wish->logits_tokens && k->shard.last_stage && k->member.tp == 0)
 		bytes += (uint64_t)p->limits.step_tokens * row;
 	if (rank == 0)
@@ -143,7 +156,7 @@ static enum err fill_ranks(struct plan *p, const struct model *m, const struct w
 	mem_free(members);
 	TRY(e);
 	TRY(size_kv(p, m, wish));
-	TRY(size_step(p));
+	TRY(size_step(p, m));
 	for (int r = 0; r < p->n_ranks; r++) {
 		struct plan_rank *k = &p->ranks[r];
 		k->weights_bytes = rank_weights_bytes(m, w, &k->shard, wish->arithmetic);
@@ -162,7 +175,7 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 	TRY(check_arithmetic(w, wish->arithmetic));
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
-	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences,
+	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences, .context = p.context,
 					  .kv_type = wish->kv_type,
 					  .int8_rows = wish->arithmetic != ARITHMETIC_F32 && has_quantised_weights(w) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)

@@ -34,7 +34,7 @@ struct plan {
 	struct plan_rank *ranks;      /* by world rank; owned */
 	struct stage_limits limits;
 	int64_t context;
-	struct { int64_t slices, tokens, pages; } step;   /* most in one step, of all replicas */
+	struct step_room step;        /* most in one step, of all replicas */
 };
 
 /* Pure. ERR_FIT when layout, memory or cores do not work out, with the numbers; ERR_RECIPE when no weights have the
@@ -43,6 +43,8 @@ struct plan {
 enum err plan_make(const struct model *m, const struct weights *w, const struct place *p, const struct plan_wish *wish,
 		   int check_memory, struct plan *out);
 void plan_free(struct plan *p);
+/* 32-bit words of a mask with a bit for each token. */
+int64_t plan_mask_words(const struct model *m);
 /* The table: rank, host, cores, coordinates, layers, heads, experts, bytes. */
 void plan_print(const struct plan *p, const struct model *m, const struct cluster *c, struct bytes *to);
 

@@ -12,23 +12,16 @@
  * Draw. The token with the greatest log-mass + Gumbel noise is a draw from the softmax over the tokens that are left
  * (Gumbel; see Maddison, Tarlow, Minka: A* sampling, NIPS 2014, section 2); noise depends on (seed, choice, position,
  * token) alone. */
-#include "runtime/sampler.h"
+#include "runtime/sampler_impl.h"
 
 #include "base/mem.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 64 };
+enum { DIGIT_BITS = SAMPLER_DIGIT_BITS, DIGITS = SAMPLER_DIGITS, KEY_BITS = 64 };
 
-static const double ONE_MASS = 0x1p40;
 static const uint64_t NAN_KEY = UINT64_MAX;
-
-struct sampler {
-	int64_t n_local;          /* room */
-	float *scaled, *share;    /* (n_local): (logit - best) / temperature, and its exp */
-	uint64_t *histogram;      /* (2 * DIGITS): counts, then masses */
-};
 
 /* What one choice works on. */
 struct choice {
@@ -37,29 +30,66 @@ struct choice {
 	const float *logits;
 	int64_t n_local, first_id, position;
 	const struct sample_params *p;
+	const struct kernels *k;
+	float top;                /* the greatest logit */
+	uint64_t floor, prefix;   /* of a histogram: see find_cut */
+	int shift;
+	uint64_t cut;             /* of a draw */
 };
 
-int64_t sampler_bytes(int64_t n_local)
+/* Threads share the tokens of one row. */
+static void share_out(struct choice *c, pool_work *work)
 {
-	return (int64_t)sizeof(struct sampler) + n_local * 2 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t);
+	if (c->s->pool)
+		pool_run(c->s->pool, work, c);
+	else
+		work(c, 0, 1);
 }
 
-enum err sampler_create(int64_t n_local, int n_ranks, struct sampler **out)
+int64_t sampler_bytes(const struct sampler_size *z)
 {
+	return (int64_t)sizeof(struct sampler) + z->n_local * 3 * (int64_t)sizeof(float) + 2 * DIGITS * (int64_t)sizeof(uint64_t) +
+	       z->n_ranks * (int64_t)(sizeof(struct best_part) + 2 * sizeof(size_t)) +
+	       z->n_threads * (int64_t)sizeof(struct sampler_found) +
+	       (int64_t)token_counts_bytes(z->n_slots, z->n_tokens, z->n_local);
+}
+
+static enum err create_room(struct sampler *s, const struct sampler_size *z)
+{
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->scaled));
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->share));
+	TRY(MEM_NEW((size_t)s->n_local, float, &s->adjusted));
+	TRY(MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	TRY(MEM_NEW((size_t)s->n_threads, struct sampler_found, &s->found));
+	TRY(MEM_NEW((size_t)s->n_ranks, struct best_part, &s->parts));
+	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_bytes));
+	TRY(MEM_NEW((size_t)s->n_ranks, size_t, &s->part_offsets));
+	for (int r = 0; r < s->n_ranks; r++) {
+		s->part_bytes[r] = sizeof *s->parts;
+		s->part_offsets[r] = (size_t)r * sizeof *s->parts;
+	}
+	return token_counts_create(z->n_slots, z->n_tokens, s->n_local, s->first_id, &s->counts);
+}
+
+enum err sampler_create(const struct sampler_size *z, struct pool *pool, struct sampler **out)
+{
+	enum { FEW = 4096 };     /* tokens that one thread is done with before others have started */
 	struct sampler *s;
-	enum err e;
-	if (n_local < 0 || n_ranks < 1)
-		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", n_local, n_ranks);
+	if (z->n_local < 0 || z->n_ranks < 1)
+		return ERR(BUG, "a sampler of %" PRId64 " tokens on %d ranks", z->n_local, z->n_ranks);
 	TRY(MEM_NEW(1, struct sampler, &s));
-	s->n_local = n_local;
-	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->scaled));
-	TRY_OR(destroy, e, MEM_NEW((size_t)n_local, float, &s->share));
-	TRY_OR(destroy, e, MEM_NEW(2 * DIGITS, uint64_t, &s->histogram));
+	s->n_local = z->n_local;
+	s->first_id = z->first_id;
+	s->n_ranks = z->n_ranks;
+	s->pool = s->n_local > FEW ? pool : NULL;
+	s->n_threads = s->pool ? pool_threads(pool) : 1;
+	enum err e = create_room(s, z);
+	if (e) {
+		sampler_destroy(s);
+		return e;
+	}
 	*out = s;
 	return ERR_OK;
-destroy:
-	sampler_destroy(s);
-	return e;
 }
 
 void sampler_destroy(struct sampler *s)
@@ -68,8 +98,30 @@ void sampler_destroy(struct sampler *s)
 		return;
 	mem_free(s->scaled);
 	mem_free(s->share);
+	mem_free(s->adjusted);
 	mem_free(s->histogram);
+	mem_free(s->found);
+	mem_free(s->parts);
+	mem_free(s->part_bytes);
+	mem_free(s->part_offsets);
+	token_counts_destroy(s->counts);
 	mem_free(s);
+}
+
+void sampler_note(struct sampler *s, const struct adjustments *a, const int32_t *tokens, int64_t n)
+{
+	token_counts_note(s->counts, a, tokens, n);
+}
+
+const char *sample_fault_text(int32_t fault)
+{
+	switch (fault) {
+	case SAMPLE_GOOD: return "no fault";
+	case SAMPLE_NAN: return "the model's logits hold a NaN";
+	case SAMPLE_INFINITE: return "the model's logits are infinite";
+	case SAMPLE_NONE_ALLOWED: return "no token may be chosen: all are masked, banned or out of range";
+	default: return "an unknown fault";
+	}
 }
 
 uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint32_t token)
@@ -88,39 +140,32 @@ uint64_t sampler_random(uint64_t seed, uint32_t choice, uint64_t position, uint3
 	return (uint64_t)c[1] << 32 | c[0];
 }
 
-static uint64_t token_key(float logit, int64_t id)
+static void fill_histogram_part(void *arg, int thread, int n_threads)
 {
-	union { float f; uint32_t u; } v = { logit + 0.0f };   /* -0 becomes +0 */
-	if (logit != logit)
-		return NAN_KEY;
-	uint32_t ordered = v.u & 0x80000000u ? ~v.u : v.u | 0x80000000u;
-	return (uint64_t)ordered << 32 | (uint32_t)~(uint32_t)id;
-}
-
-static float key_logit(uint64_t key)
-{
-	uint32_t ordered = (uint32_t)(key >> 32);
-	union { uint32_t u; float f; } v = { ordered & 0x80000000u ? ordered & 0x7fffffffu : ~ordered };
-	return v.f;
-}
-
-static int32_t key_token(uint64_t key) { return (int32_t)~(uint32_t)key; }
-
-static uint64_t mass_of(float share) { return share > 0 ? (uint64_t)((double)share * ONE_MASS + 0.5) : 0; }
-
-static void fill_histogram(const struct choice *c, uint64_t floor, uint64_t prefix, int shift)
-{
-	struct sampler *s = c->s;
+	const struct choice *c = arg;
+	uint64_t *histogram = c->s->found[thread].histogram;
+	int below = c->shift + DIGIT_BITS;
+	int64_t begin, end;
+	pool_part(c->n_local, 1, thread, n_threads, &begin, &end);
 	for (int i = 0; i < 2 * DIGITS; i++)
-		s->histogram[i] = 0;
-	for (int64_t i = 0; i < c->n_local; i++) {
-		uint64_t key = token_key(c->logits[i], c->first_id + i);
-		int below = shift + DIGIT_BITS;
-		if (key < floor || (below < KEY_BITS && key >> below != prefix))
+		histogram[i] = 0;
+	for (int64_t i = begin; i < end; i++) {
+		uint64_t key = sampler_key(c->logits[i], c->first_id + i);
+		if (key < c->floor || (below < KEY_BITS && key >> below != c->prefix))
 			continue;
-		uint64_t digit = key >> shift & (DIGITS - 1);
-		s->histogram[digit]++;
-		s->histogram[DIGITS + digit] += mass_of(s->share[i]);
+		uint64_t digit = key >> c->shift & (DIGITS - 1);
+		histogram[digit]++;
+		histogram[DIGITS + digit] += sampler_mass(c->s->share[i]);
+	}
+}
+
+static void fill_histogram(struct choice *c)
+{
+	share_out(c, fill_histogram_part);
+	for (int i = 0; i < 2 * DIGITS; i++) {
+		c->s->histogram[i] = 0;
+		for (int t = 0; t < c->s->n_threads; t++)
+			c->s->histogram[i] += c->s->found[t].histogram[i];
 	}
 }
 
@@ -133,12 +178,13 @@ static uint64_t part_of(float part, uint64_t total)
 
 /* COLLECTIVE. Keys from *cut on are the greatest ones, not below floor, whose count reaches `count` or, when count is 0,
  * whose mass reaches `part` of the mass of all keys from floor on. *cut is floor when all together do not reach it. */
-static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count, float part, uint64_t *cut)
+static enum err find_cut(struct choice *c, uint64_t floor, uint64_t count, float part, uint64_t *cut)
 {
 	uint64_t prefix = 0, above = 0, target = count;
 	const uint64_t *counts = c->s->histogram, *weight = counts + (count ? 0 : DIGITS);
 	for (int shift = KEY_BITS - DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
-		fill_histogram(c, floor, prefix, shift);
+		c->floor = floor, c->prefix = prefix, c->shift = shift;
+		fill_histogram(c);
 		TRY(comm_allreduce(c->tp, c->s->histogram, 2 * DIGITS, COMM_U64, COMM_SUM));
 		if (shift == KEY_BITS - DIGIT_BITS) {
 			uint64_t total = 0;
@@ -167,30 +213,49 @@ static enum err find_cut(const struct choice *c, uint64_t floor, uint64_t count,
 /* -log(E) with E = -log(u), u in (0, 1). */
 static double gumbel(double u) { return -exact_log(-exact_log(u)); }
 
-/* This rank's best score and its token, of keys from cut on with a share of at least min_share; id -1: none. The
+/* This thread's best score and its token, of keys from cut on with a share of at least min_p; id -1: none. The
  * logarithms are taken only where the token could win: noise beyond `best - scaled` needs E < exp(scaled - best), and
  * E > 1 - u. */
-static void best_draw(const struct choice *c, uint64_t cut, float min_share, double *score, int64_t *id)
+static void best_draw_part(void *arg, int thread, int n_threads)
 {
+	const struct choice *c = arg;
 	const struct sampler *s = c->s;
+	struct sampler_found *found = &s->found[thread];
+	float min_share = c->p->min_p < 1 ? c->p->min_p : 1;
 	double limit = INFINITY;
-	*score = -INFINITY;
-	*id = -1;
-	for (int64_t i = 0; i < c->n_local; i++) {
+	int64_t begin, end;
+	pool_part(c->n_local, 1, thread, n_threads, &begin, &end);
+	found->score = -INFINITY;
+	found->id = -1;
+	for (int64_t i = begin; i < end; i++) {
 		int64_t token = c->first_id + i;
-		if (!(s->share[i] > 0) || s->share[i] < min_share || token_key(c->logits[i], token) < cut)
+		if (!(s->share[i] > 0) || s->share[i] < min_share || sampler_key(c->logits[i], token) < c->cut)
 			continue;
 		uint64_t bits = sampler_random(c->p->seed, c->p->choice, (uint64_t)c->position, (uint32_t)token);
 		double u = ((double)(bits >> 12) + 0.5) * 0x1p-52;
 		if (1.0 - u > (double)s->share[i] * limit)
 			continue;
 		double mine = (double)s->scaled[i] + gumbel(u);
-		if (mine > *score) {
-			*score = mine;
-			*id = token;
+		if (mine > found->score) {
+			found->score = mine;
+			found->id = token;
 			limit = exact_exp(-mine) * 1.001;   /* wider than the rounding of share */
 		}
 	}
+}
+
+/* This rank's best; equal scores go to the lower id, which is the earlier thread's. */
+static void best_draw(struct choice *c, double *score, int64_t *id)
+{
+	const struct sampler *s = c->s;
+	share_out(c, best_draw_part);
+	*score = s->found[0].score;
+	*id = s->found[0].id;
+	for (int t = 1; t < s->n_threads; t++)
+		if (s->found[t].score > *score) {
+			*score = s->found[t].score;
+			*id = s->found[t].id;
+		}
 }
 
 /* COLLECTIVE. The token with the greatest score over all ranks; equal scores go to the lower id. */
@@ -207,31 +272,56 @@ static enum err agree_on_draw(const struct choice *c, double score, int64_t id, 
 	return ERR_OK;
 }
 
-enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const float *logits, int64_t n_local,
-			int64_t first_id, uint64_t best, const struct sample_params *p, int64_t position, int32_t *token)
+static void scale_part(void *arg, int thread, int n_threads)
 {
-	struct choice c = { s, tp, logits, n_local, first_id, position, p };
-	uint64_t cut = 0;
+	const struct choice *c = arg;
+	float *scaled = c->s->scaled;
+	int64_t begin, end;
+	pool_part(c->n_local, 16, thread, n_threads, &begin, &end);
+	for (int64_t i = begin; i < end; i++)
+		scaled[i] = (c->logits[i] - c->top) / c->p->temperature;
+	c->k->exp(scaled + begin, c->s->share + begin, end - begin);
+}
+
+/* Draws from adjusted logits. */
+static enum err draw(struct choice *c, int32_t *token)
+{
 	double score;
 	int64_t id;
-	if (n_local > s->n_local)
-		return ERR(BUG, "%" PRId64 " logits in a sampler made for %" PRId64, n_local, s->n_local);
-	if (best == NAN_KEY)
-		return ERR(WORK, "the logits for position %" PRId64 " hold a NaN", position);
+	share_out(c, scale_part);
+	if (c->p->top_k > 0)
+		TRY(find_cut(c, 0, (uint64_t)c->p->top_k, 0, &c->cut));
+	if (c->p->top_p < 1)
+		TRY(find_cut(c, c->cut, 0, c->p->top_p, &c->cut));
+	best_draw(c, &score, &id);
+	return agree_on_draw(c, score, id, token);
+}
+
+enum err sampler_choose(struct sampler *s, struct comm *tp, const struct kernels *k, const struct sample_row *row, int32_t *token,
+			enum sample_fault *fault)
+{
+	struct choice c = { .s = s, .tp = tp, .logits = row->logits, .n_local = s->n_local, .first_id = s->first_id,
+			    .position = row->position, .p = row->p, .k = k };
+	uint64_t best = row->best;
+	*fault = SAMPLE_GOOD;
 	if (best == 0)
-		return ERR(BUG, "no rank holds logits for position %" PRId64, position);
-	float top = key_logit(best);
-	if (!(p->temperature > 0) || !isfinite(top)) {   /* infinite logits leave nothing to draw */
-		*token = key_token(best);
+		return ERR(BUG, "no rank holds logits for position %" PRId64, row->position);
+	if (best == NAN_KEY || !isfinite(sampler_key_logit(best))) {
+		*fault = best == NAN_KEY ? SAMPLE_NAN : SAMPLE_INFINITE;
 		return ERR_OK;
 	}
-	for (int64_t i = 0; i < n_local; i++)
-		s->scaled[i] = (logits[i] - top) / p->temperature;
-	k->exp(s->scaled, s->share, n_local);
-	if (p->top_k > 0)
-		TRY(find_cut(&c, 0, (uint64_t)p->top_k, 0, &cut));
-	if (p->top_p < 1)
-		TRY(find_cut(&c, cut, 0, p->top_p, &cut));
-	best_draw(&c, cut, p->min_p < 1 ? p->min_p : 1, &score, &id);
-	return agree_on_draw(&c, score, id, token);
+	if (row->adjust) {
+		adjust_logits(row->adjust, s->counts, row->logits, s->adjusted);
+		c.logits = s->adjusted;
+		best = k->best_key(s->adjusted, s->n_local, s->first_id);
+		TRY(comm_allreduce(tp, &best, 1, COMM_U64, COMM_MAX));
+	}
+	c.top = sampler_key_logit(best);
+	if (best == NAN_KEY || !isfinite(c.top))
+		*fault = SAMPLE_NONE_ALLOWED;
+	else if (!(row->p->temperature > 0))
+		*token = sampler_key_token(best);
+	else
+		return draw(&c, token);
+	return ERR_OK;
 }

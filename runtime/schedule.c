@@ -14,6 +14,7 @@ struct sequence {
 	struct request r;
 	enum state state;
 	int in_flight, cancelled;
+	int counted;              /* the ranks that choose know its tokens so far, for penalties */
 	int replica, table;       /* while running; table: which of the replica's */
 	uint64_t arrival;
 	int64_t n_done;           /* tokens whose K and V are in the cache, or on their way in a step */
@@ -42,6 +43,7 @@ struct schedule {
 	int32_t first_free;
 	uint64_t last_arrival;
 	int64_t shared_tokens, put_back;
+	int32_t extra_begin;      /* of the replica that is being filled, in step.extra */
 };
 
 static int64_t pages_for(int64_t tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
@@ -150,18 +152,27 @@ static void pull_waiting(struct schedule *s, int64_t at)
 
 /* --- coming and going --- */
 
-static enum err check_request(const struct schedule *s, const struct request *r, int64_t max_tokens)
+/* Of what is asked, what the context leaves room for. */
+static int64_t most_tokens(const struct schedule_limits *l, const struct request *r)
 {
-	const struct schedule_limits *l = &s->limits;
+	int64_t room = l->context - r->n_prompt;
+	return r->max_tokens < room ? r->max_tokens : room;
+}
+
+enum err schedule_check_request(const struct schedule_limits *l, const struct request *r)
+{
 	if (r->n_prompt < 1)
 		return ERR(WORK, "a prompt has no tokens; it needs at least one");
 	if (r->max_tokens < 1)
 		return ERR(WORK, "an answer of at most %" PRId64 " tokens is asked for; it needs room for at least one", r->max_tokens);
+	if (r->n_biases > ADJUST_MAX_BIASES || r->n_stop_tokens > ADJUST_MAX_BANNED)
+		return ERR(WORK, "a request has %d logit biases and %d stop tokens; at most %d and %d are possible", r->n_biases,
+			   r->n_stop_tokens, ADJUST_MAX_BIASES, ADJUST_MAX_BANNED);
 	if (r->n_prompt >= l->context)
 		return ERR(FIT, "a prompt of %" PRId64 " tokens leaves no room for an answer in a context of %" PRId64
 				" (runtime.context)", r->n_prompt, l->context);
 	/* the last token of the answer is never computed, so its K and V need no place */
-	int64_t tokens = r->n_prompt + max_tokens - 1;
+	int64_t tokens = r->n_prompt + most_tokens(l, r) - 1;
 	if (pages_for(tokens) > l->n_pages)
 		return ERR(FIT, "a sequence of %" PRId64 " tokens needs %" PRId64 " pages of %d tokens, but the KV cache has %" PRId64
 				" (runtime.kv_bytes)", tokens, pages_for(tokens), KV_PAGE_TOKENS, l->n_pages);
@@ -187,12 +198,11 @@ static enum err new_number(struct schedule *s, int32_t *number)
 
 enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequence)
 {
-	int64_t room = s->limits.context - r->n_prompt, max_tokens = r->max_tokens < room ? r->max_tokens : room;
-	TRY(check_request(s, r, max_tokens));
+	TRY(schedule_check_request(&s->limits, r));
 	TRY(new_number(s, sequence));
 	struct sequence *q = &s->sequences[*sequence];
 	*q = (struct sequence){ .r = *r, .state = WAITING, .arrival = ++s->last_arrival, .serial = PAGES_ROOT };
-	q->r.max_tokens = max_tokens;
+	q->r.max_tokens = most_tokens(&s->limits, r);
 	push_waiting(s, *sequence);
 	s->n_unfinished++;
 	return ERR_OK;
@@ -225,6 +235,7 @@ static void stop(struct schedule *s, int32_t number)
 	r->free_tables[r->n_free_tables++] = q->table;
 	r->load_tokens -= q->r.n_prompt + q->r.max_tokens;
 	q->n_pages = q->n_noted = q->n_done = 0;
+	q->counted = 0;
 	q->serial = PAGES_ROOT;
 }
 
@@ -405,6 +416,46 @@ static int64_t take_pages(struct schedule *s, int32_t number, int64_t n)
 	return room < n ? room : n;
 }
 
+/* What the sequence's next chosen token needs beside its logits. Gives 0 when that is nothing. */
+static int adjustments_of(const struct schedule *s, const struct sequence *q, struct adjustments *out)
+{
+	const struct request *r = &q->r;
+	struct adjustments a = { .repetition = r->repetition_penalty > 0 ? r->repetition_penalty : 1, .slot = q->table,
+				 .frequency = r->frequency_penalty, .presence = r->presence_penalty,
+				 .n_biases = r->n_biases, .biases = r->biases };
+	if (adjust_counts(&a) && !q->counted) {
+		a.n_prompt = (int32_t)r->n_prompt, a.prompt = r->prompt;
+		a.n_answer = (int32_t)q->n_made, a.answer = r->answer;
+	}
+	if (q->n_made < r->min_tokens)
+		a.n_banned = r->n_stop_tokens, a.banned = r->stop_tokens;
+	if (r->mask)
+		a.n_mask = (int32_t)s->limits.mask_words, a.mask = r->mask;
+	*out = a;
+	return adjust_counts(&a) || a.n_banned || a.n_biases || a.n_mask;
+}
+
+/* Each replica has its part of the room: one that is full must not keep others waiting. */
+static int has_room_for_extra(const struct schedule *s, const struct step *step, const struct sequence *q)
+{
+	struct adjustments a;
+	return !adjustments_of(s, q, &a) ||
+	       step->n_extra - s->extra_begin + adjust_ints(&a) <= step->max_extra / s->limits.n_replicas;
+}
+
+static void put_extra(struct schedule *s, struct step *step, struct slice *sl)
+{
+	struct sequence *q = &s->sequences[sl->sequence];
+	struct adjustments a;
+	sl->first_extra = step->n_extra;
+	if (!adjustments_of(s, q, &a))
+		return;
+	adjust_pack(&a, step->extra + step->n_extra);
+	sl->n_extra = (int32_t)adjust_ints(&a);
+	step->n_extra += sl->n_extra;
+	q->counted = 1;
+}
+
 static void put_slice(struct schedule *s, struct step *step, int32_t number, int64_t n)
 {
 	struct sequence *q = &s->sequences[number];
@@ -418,6 +469,8 @@ static void put_slice(struct schedule *s, struct step *step, int32_t number, int
 	step->n_tokens += sl->n_tokens;
 	if (q->n_done + n == known(q))
 		sl->flags |= SLICE_SAMPLE;
+	if (sl->flags & SLICE_SAMPLE)
+		put_extra(s, step, sl);
 	if (q->r.all_logits && q->n_done < q->r.n_prompt)
 		sl->flags |= SLICE_ALL_LOGITS;
 	q->n_done += n;
@@ -433,6 +486,8 @@ static int64_t add_tokens(struct schedule *s, struct step *step, int32_t number,
 	share_full_pages(s, q);
 	int64_t left = known(q) - q->n_done, end = q->n_done + n + KV_PAGE_TOKENS - 1;   /* at most, with what is copied */
 	if (step->n_pages + pages_for(end < known(q) ? end : known(q)) > step->max_pages)
+		return 0;
+	if (end >= known(q) && !has_room_for_extra(s, step, q))
 		return 0;
 	if (left > 1)
 		copy_part_of_page(s, q, step);   /* leaves room in the page, so a slice follows */
@@ -539,6 +594,7 @@ void schedule_next(struct schedule *s, struct step *step)
 	for (int i = 0; i < s->limits.n_replicas; i++) {
 		struct replica *r = &s->replicas[i];
 		int64_t budget = s->limits.step_tokens;
+		s->extra_begin = step->n_extra;
 		fill_answers(s, step, r, &budget);
 		int64_t n_sorted = sort_by_length(s, r), kept_free = short_tokens(s, n_sorted, budget / 2);
 		fill_in_order(s, step, r, budget - kept_free, &budget);   /* first: short ones could take its pages for ever */
@@ -583,6 +639,8 @@ void schedule_cancel(struct schedule *s, int32_t sequence)
 		pull_waiting(s, at);
 	finish(s, sequence);
 }
+
+int schedule_is_waiting(const struct schedule *s, int32_t sequence) { return s->sequences[sequence].state == WAITING; }
 
 int64_t schedule_room(const struct schedule *s, int32_t sequence)
 {

@@ -13,6 +13,7 @@
  *              that runs. Of several replicas the one with the least to do, what it has of the request's beginning counted in.
  *   pages      Taken as they are needed. When there are none, the last in order that is not in flight is put back: it loses
  *              its pages and waits again. The first in order always gets on, so nothing stops.
+ *   extras     What changes a request's logits travels with the slices that sample; one that finds no room for it waits for the next step.
  *   beginnings Pages of equal beginnings are shared (pages.h). Where the last shared page is equal only in part, it is copied by
  *              the step (step.copies) and goes on from there. At least the last known token is computed. */
 #ifndef SHARDRUN_RUNTIME_SCHEDULE_H
@@ -31,16 +32,29 @@ struct schedule_limits {
 	int64_t sequences;        /* running at once, per replica */
 	int64_t context;          /* most tokens of one sequence, prompt and answer */
 	int in_flight;            /* steps; 0 counts as 1 */
+	int64_t mask_words;       /* of a request's mask: one bit for each token of the vocabulary */
 };
 
 struct request {
-	const int32_t *prompt;    /* borrowed until the request is finished */
+	const int32_t *prompt;    /* borrowed until the request is finished, as all below */
 	int64_t n_prompt;
 	int64_t max_tokens;       /* of the answer; cut to what the context leaves */
-	int32_t *answer;          /* borrowed likewise: room for them, filled as they come */
+	int32_t *answer;          /* room for them, filled as they come (the engine's, for requests from a source) */
 	int priority;             /* lower is served first */
 	struct sample_params sample;
+	float repetition_penalty; /* 0 and 1: off; see adjust.h, as for the two below */
+	float frequency_penalty, presence_penalty;
+	const struct token_bias *biases;
+	int n_biases;             /* at most ADJUST_MAX_BIASES */
+	const int32_t *stop_tokens;
+	int n_stop_tokens;        /* at most ADJUST_MAX_BANNED, with the model's own end-of-text tokens */
+	int64_t min_tokens;       /* stop tokens are not chosen before there are so many */
+	const uint32_t *mask;     /* NULL, or mask_words words: bit t % 32 of word t / 32 says that token t may be chosen. Read whenever a step
+				     is made that chooses; its owner may change it in between, as after each token. */
 	int all_logits;           /* logits of every prompt position are wanted */
+	int n;                    /* for the engine (engine.h): answers wanted, numbered from sample.choice; 0 counts as 1 */
+	int ignore_eos;           /* likewise: the model's own end-of-text tokens are tokens like others */
+	void *tag;                /* likewise: the caller's own, given back */
 };
 
 struct schedule_counts {
@@ -53,6 +67,8 @@ struct schedule_counts {
 struct schedule;
 enum err schedule_create(const struct schedule_limits *limits, struct schedule **out);
 void schedule_destroy(struct schedule *s);
+/* What schedule_add would say of a request; it must hold for limits alone. */
+enum err schedule_check_request(const struct schedule_limits *limits, const struct request *r);
 /* Gives the request a number that no unfinished one has: 0, 1, .. until one has finished. ERR_FIT with the numbers when it can never run. */
 enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequence);
 /* Fills the step (cleared first); no slices: nothing is left to do, or all that could run is in flight. */
@@ -63,6 +79,8 @@ void schedule_landed(struct schedule *s, const struct step *step);
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more);
 /* Ends a request early. In flight: when its step has landed, and then a token that it chose counts for nothing. */
 void schedule_cancel(struct schedule *s, int32_t sequence);
+/* Nothing of it has been worked on, or nothing is left of that. */
+int schedule_is_waiting(const struct schedule *s, int32_t sequence);
 /* How many tokens the sequence may still get. */
 int64_t schedule_room(const struct schedule *s, int32_t sequence);
 int64_t schedule_unfinished(const struct schedule *s);

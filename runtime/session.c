@@ -130,6 +130,7 @@ enum err session_create(struct comm *world, const struct session_wish *wish, str
 	long long began = clock_us();
 	e = load(s, wish);
 	TRY_OR(give_place_back, e, comm_agree(world, e));
+	TRY_OR(give_place_back, e, comm_agree(world, stage_join(s->stage)));
 	s->load_s = (double)(clock_us() - began) * 1e-6;
 	enter(wish, "ready");
 	mem_free(members);

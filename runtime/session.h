@@ -49,31 +49,57 @@ struct session {
 enum err session_create(struct comm *world, const struct session_wish *wish, struct place *place, struct session **out);
 void session_destroy(struct session *s);
 
-struct answer {
-	int32_t *tokens;              /* owned by the answers' array: answers_free */
-	int64_t n_tokens;
-	enum finish { FINISH_NOT_YET, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR } finish;
-	uint64_t digest;              /* of all logits used */
+enum finish {
+	FINISH_NOT_YET,
+	FINISH_STOP,                  /* an end-of-text or stop token, or the caller said so */
+	FINISH_LENGTH,                /* as many tokens as were asked for, or as the context holds */
+	FINISH_ERROR,                 /* no token could be chosen; error says why */
+	FINISH_REFUSED,               /* it can never run; error says why */
+	FINISH_CANCELLED,             /* engine_cancel */
+	FINISH_DROPPED                /* the engine was told to end before it */
 };
 
+struct answer {
+	void *tag;                    /* the request's */
+	uint32_t choice;              /* which of its n answers, from sample.choice on */
+	int64_t n_prompt;
+	int32_t *tokens;              /* owned by who has the answer: answer_free */
+	int64_t n_tokens;
+	enum finish finish;
+	uint64_t digest;              /* of all logits used */
+	struct sample_logprobs *logprobs;   /* NULL, or (n_tokens) when asked for; owned likewise */
+	char *error;                  /* a sentence, or NULL; owned likewise */
+	enum err code;                /* why it was refused */
+};
+void answer_free(struct answer *a);   /* what it owns */
+
+/* Work done, on the head. */
+struct engine_counts {
+	double prefill_s, decode_s;   /* a step with any prefill is prefill */
+	int64_t prefill_tokens, decode_tokens, steps;
+	struct schedule_counts schedule;
+};
+
+/* An array of requests run to their ends; see engine.h for requests that come meanwhile. */
 struct generation {
 	/* On the head: */
 	const struct request *requests;
 	int64_t n_requests;
-	int ignore_eos;
+	int ignore_eos;               /* of all */
 	/* After each token on the head; the answer so far, and why it ends when this is its last token. Returns 1 to end this
-	 * request (its text is complete). May be NULL. */
-	int (*token)(void *arg, int64_t request, const struct answer *a, int32_t token);
+	 * answer (its text is complete). May be NULL. `index`: in answers. */
+	int (*token)(void *arg, int64_t index, const struct answer *a, int32_t token);
 	void *arg;
 	float *all_logits;            /* room for (prompt tokens, V) of the one request that has all_logits; head only */
 	/* Results, on the head: */
-	struct answer *answers;       /* (n_requests), owned by the caller: answers_free */
+	struct answer *answers;       /* request 0's n, then request 1's ..; owned by the caller: answers_free */
+	int64_t n_answers;
 	double prefill_s, decode_s;
 	int64_t prefill_tokens, decode_tokens;
 	struct schedule_counts counts;
 };
-/* Runs all requests to their ends. The others pass a zeroed generation. An error before the first step is agreed; one inside
- * a step is this rank's own and sets s->broken. */
+/* The others pass a zeroed generation. A request that can never run is an error before the first step. An error inside
+ * a step is this rank's own and sets s->broken; others are agreed. */
 enum err session_generate(struct session *s, struct generation *g);
 void answers_free(struct answer *a, int64_t n);
 

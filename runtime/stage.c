@@ -46,25 +46,35 @@ static int64_t logits_rows(const struct shard *s, const struct stage_limits *lim
 	X(rope_cos, (B) * (D) / 2 * 4)                                      \
 	X(rope_sin, (B) * (D) / 2 * 4)                                      \
 	X(x, (B) * (C) * 4)                                                 \
-	X(h, (B) * (C) * 4)                                                 \
+	X(few_h, DEALT_ROWS * (C) * 4)                                      \
 	X(q, (B) * range_size((s)->heads) * (D) * 4)                        \
 	X(attn, (B) * range_size((s)->heads) * (D) * 4)                     \
 	X(key, (B) * range_size((s)->kv_heads) * (D) * 4)                   \
 	X(value, (B) * range_size((s)->kv_heads) * (D) * 4)                 \
 	X(gate, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)         \
 	X(up, (B) * (m->n_expert ? 0 : range_size((s)->ffn)) * 4)           \
-	X(h8, (B) * act_room(limits, C))                                    \
+	X(few_h8, DEALT_ROWS * act_room(limits, C))                         \
 	X(attn8, (B) * act_room(limits, max_of(range_size((s)->heads) * (D), gathered_columns(m, s)))) \
 	X(gate8, (B) * act_room(limits, m->n_expert ? 0 : range_size((s)->ffn))) \
 	X(gathered, (B) * gathered_columns(m, s) * 4)                       \
 	X(unsorted, (B) * gathered_columns(m, s) * 4)                       \
-	X(acc, (B) * ((C) + 1) * 8)                                         \
 	X(bad, (B) * n_threads * 8)                                         \
 	X(digests, logits_rows(s, limits) * 8)                              \
 	X(best_keys, logits_rows(s, limits) * 8)                            \
+	X(picked, logits_rows(s, limits) * 8)                               \
 	X(choosing, logits_rows(s, limits) * n_threads * (int64_t)sizeof(struct choosing)) \
 	X(logits, logits_rows(s, limits) * range_size((s)->vocab) * 4)      \
 	X(rope_freq, (D) / 2 * 4)
+
+static struct dealt_sizes dealt_sizes(const struct model *m, const struct stage_limits *limits)
+{
+	struct dealt_sizes z = { .max_rows = limits->step_tokens, .n_sums = m->n_embd + 1 };
+	z.shown_bytes[SHOWN_H] = (size_t)m->n_embd * sizeof(float);
+	z.shown_bytes[SHOWN_H8] = (size_t)act_room(limits, m->n_embd);
+	z.shown_bytes[SHOWN_CHOSEN] = (size_t)m->n_expert_used * sizeof(int32_t);
+	z.shown_bytes[SHOWN_GATES] = (size_t)m->n_expert_used * sizeof(float);
+	return z;
+}
 
 uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
 			    int n_threads)
@@ -74,7 +84,10 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 	BUFFERS(X, limits->step_tokens, m->n_embd, m->n_head_dim, s)
 #undef X
 	if (s->last_stage)
-		bytes += sampler_bytes(range_size(s->vocab));
+		bytes += sampler_bytes(&(struct sampler_size){ range_size(s->vocab), s->vocab.begin, limits->sequences, limits->context,
+							       l->tp, n_threads });
+	struct dealt_sizes dealt = dealt_sizes(m, limits);
+	bytes += (int64_t)dealt_bytes(&dealt, l->tp);
 	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
 	return (uint64_t)bytes + experts;
 }
@@ -146,7 +159,9 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 	if (m->n_expert)
 		TRY_OR(destroy, e, experts_create(st));
 	if (st->shard.last_stage)
-		TRY_OR(destroy, e, sampler_create(range_size(st->shard.vocab), g->layout.tp, &st->sampler));
+		TRY_OR(destroy, e, sampler_create(&(struct sampler_size){ range_size(st->shard.vocab), st->shard.vocab.begin,
+						  limits->sequences, limits->context, g->layout.tp, pool_threads(pool) },
+						  pool, &st->sampler));
 	rope_frequencies(m, weights->rope_factors, st->rope_freq);
 	st->buffer_bytes = arena_used_bytes(st->arena);
 	st->weights = weights;
@@ -155,6 +170,32 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 destroy:
 	stage_destroy(st);
 	return e;
+}
+
+/* Which forms of the normed rows the products with them read. */
+static unsigned shown_forms(const struct stage *s)
+{
+	static const enum slot reads_normed[] = { SLOT_Q, SLOT_K, SLOT_V, SLOT_GATE, SLOT_UP, SLOT_EXPERT_GATE, SLOT_EXPERT_UP };
+	unsigned forms = 0;
+	for (int64_t i = 0; i < range_size(s->shard.layers); i++)
+		for (size_t j = 0; j < sizeof reads_normed / sizeof reads_normed[0]; j++) {
+			const struct weight *w = &s->weights->layers[i].w[reads_normed[j]];
+			if (w->rows)
+				forms |= 1u << (stage_reads_int8(w) ? SHOWN_H8 : SHOWN_H);
+		}
+	if (s->shard.last_stage)
+		forms |= 1u << (stage_reads_int8(&s->weights->head) ? SHOWN_H8 : SHOWN_H);
+	return forms;
+}
+
+enum err stage_join(struct stage *s)
+{
+	struct dealt_sizes sizes = dealt_sizes(s->m, &s->limits);
+	TRY(dealt_create(s->grid->axis[AXIS_TP], &sizes, &s->dealt));
+	s->acc = dealt_sums(s->dealt);
+	s->shows = shown_forms(s);
+	s->buffer_bytes += dealt_bytes(&sizes, s->grid->layout.tp);
+	return ERR_OK;
 }
 
 struct copying { struct stage *s; const struct step *step; int64_t page_bytes; };
@@ -188,6 +229,7 @@ void stage_destroy(struct stage *s)
 	if (!s)
 		return;
 	sampler_destroy(s->sampler);
+	dealt_destroy(s->dealt);
 	mem_free_aligned(s->kv_block);
 	arena_destroy(s->arena);
 	rank_weights_destroy(s->weights);

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "parallel/dealt_rows.h"
 #include "parallel/grid.h"
 #include "runtime/kernels.h"
 #include "runtime/load.h"
@@ -16,6 +17,7 @@
 struct stage_limits {
 	int64_t step_tokens;      /* most tokens of one replica in one step */
 	int64_t sequences;        /* most slices of one replica in one step */
+	int64_t context;          /* most tokens of one sequence */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
 	enum kv_type kv_type;
 	int int8_rows;            /* room for activations as int8, for packed weights */
@@ -30,6 +32,9 @@ struct batch_row {
 /* What a thread finds in its logits of one row: its part of the digest, and the best key (sampler.h). */
 struct choosing { uint64_t digest, key; };
 
+enum { DEALT_ROWS = 4 };   /* from so many rows in a step on they are dealt to the tp ranks, see forward.c */
+enum { SHOWN_H, SHOWN_H8, SHOWN_CHOSEN, SHOWN_GATES };   /* what is shown of them: dealt_shown */
+
 struct stage {
 	const struct model *m;
 	struct grid *grid;
@@ -43,25 +48,31 @@ struct stage {
 	uint64_t kv_bytes, buffer_bytes;
 	struct arena *arena;               /* owned: everything below */
 	struct sampler *sampler;           /* owned; last stage */
+	struct dealt_rows *dealt;          /* owned; see stage_join */
+	unsigned shows;                    /* which of SHOWN_H and SHOWN_H8 products read: 1 << .. */
 	float *rope_freq;                  /* (D/2) */
 
 	/* the batch of this step */
 	int64_t n_rows;
+	int is_dealt;                      /* the rows are */
 	struct batch_row *rows;            /* (B) */
 	float *rope_cos, *rope_sin;        /* (B, D/2) */
 
 	/* work buffers, B = limits.step_tokens */
-	float *x;                          /* (B, C) residual stream, the same on every tp rank */
-	float *h;                          /* (B, C) normed */
+	float *x;                          /* (B, C) residual stream; when dealt, own rows only */
+	float *h;                          /* (B, C) normed: dealt, or few_h */
+	float *few_h;                      /* (DEALT_ROWS, C) */
 	float *q, *key, *value, *attn;     /* (B, H/tp * D), (B, K/tp * D) twice, (B, H/tp * D) */
 	float *gate, *up;                  /* (B, F/tp) of a dense FFN */
 	struct act_block *h8, *attn8, *gate8;   /* h, attn (or what was gathered), gate as int8; (B, blocks of the row) */
+	struct act_block *few_h8;          /* (DEALT_ROWS, blocks of C) */
 	float *gathered, *unsorted;        /* (B, H * D or F): the input of a matrix that is not cut along K, see shard.h */
-	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks */
-	int64_t *bad;                      /* (threads, B): bad blocks of this step, see forward.c */
+	int64_t *acc;                      /* (B, C + 1): fixed-point sums, then the count of bad blocks: dealt_sums */
+	int64_t *bad;                      /* (threads, B): bad blocks of a product */
 	float **scratch;                   /* per thread: KERNEL_SCRATCH_ROWS rows */
 	float *logits;                     /* (rows wanted, V/tp) */
 	int64_t logits_rows;               /* room, in rows */
+	int64_t *picked;                   /* (logits_rows): the rows of x that logits are wanted of */
 	struct choosing *choosing;         /* (threads, logits_rows) */
 	uint64_t *digests, *best_keys;     /* (sequences): of the logits of each row that samples */
 	struct experts_room *experts;      /* see experts.c; NULL when dense */
@@ -75,12 +86,14 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 /* Makes room for the step buffers and the KV pools. Takes over the weights on success. Not collective. */
 enum err stage_create(const struct model *m, struct grid *g, const struct kernels *k, struct pool *pool,
 		      struct rank_weights *weights, const struct stage_limits *limits, struct stage **out);
+/* COLLECTIVE over tp, once, before the first step: makes the memory through which rows are dealt. */
+enum err stage_join(struct stage *s);
 void stage_destroy(struct stage *s);
 
-/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage results
- * [0, *n_results) are filled, one per slice that samples, in order, the same on all tp ranks. all_logits: NULL, or room for
+/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage *out gets
+ * a result per slice that samples, in order, the same on all tp ranks; else none. all_logits: NULL, or room for
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
-enum err stage_step(struct stage *s, const struct step *step, struct step_result *results, int32_t *n_results, float *all_logits);
+enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 
 /* --- between stage.c, forward.c and experts.c --- */
 /* Makes the step's copies of pages of this replica, in their order within every layer. */
@@ -88,21 +101,26 @@ void stage_copy_pages(struct stage *s, const struct step *step);
 enum err experts_create(struct stage *s);
 uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const struct shard *s, const struct stage_limits *limits,
 			    int n_threads);
-/* On entry s->acc holds the attention output's fixed-point partial sums, not yet reduced over tp. Adds them and then the
- * mixture's output to x (n_rows, C). */
-enum err experts_forward(struct stage *s, const struct layer_weights *w);
-/* x += the sum over tp of acc (+ bias (C) when not NULL); then, when norm (C) is not NULL, s->h is the norm of x. */
-/* When stage_sums_alone the rank has added its sums to x already, and only the norm is left. */
-enum err stage_reduce_into_x(struct stage *s, const float *bias, const float *norm);
-/* No other rank has a part of this rank's sums: a thread adds its columns of acc to x as soon as it has them. */
-int stage_sums_alone(const struct stage *s);
-/* x += columns [begin, end) of acc (+ bias); rows may be bad. */
-void stage_add_columns(struct stage *s, const float *bias, int64_t begin, int64_t end);
+/* On entry s->acc holds this rank's part of the attention output's sums. Adds them and then the mixture's output to x; then, when
+ * next_norm (C) is not NULL, s->h is the norm of x. */
+enum err experts_forward(struct stage *s, const struct layer_weights *w, const float *next_norm);
+/* The rows that this rank brings to an end: its own when they are dealt, else all. */
+struct range stage_own_rows(const struct stage *s);
 /* Column C of acc = the rows' counts in s->bad. */
-void stage_fold_bad(struct stage *s);
+void stage_count_bad(struct stage *s);
+/* acc is filled: now its sums over tp may be asked for. */
+enum err stage_bring_sums(struct stage *s);
+/* After that, for an own row: x += its sum (+ bias (C) when not NULL). By any thread of the pool. */
+void stage_settle_row(struct stage *s, int thread, int64_t b, const float *bias);
+/* All of this for own rows, and when next_norm (C) is not NULL then all rows of s->h are the norms of x. */
+enum err stage_settle(struct stage *s, const float *bias, const float *next_norm);
+/* s->h (and s->h8) = the norms of x. */
+enum err stage_norm(struct stage *s, const float *weights);
+/* Own rows of these arrays (1 << SHOWN_..) are filled: now all of them are there. */
+enum err stage_show(struct stage *s, unsigned arrays);
 /* work for n rows that cost as much as norming row_values numbers each: by all threads, or by the caller when that is quicker. */
 void stage_run_rows(struct stage *s, int64_t n, int64_t row_values, pool_work *work, void *arg);
-/* Gathers x over tp: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
+/* Gathers x over tp, unless rows are dealt: rank t brings part t of its n_rows * C items cut into multiples of `unit`. */
 enum err stage_gather_x(struct stage *s, int64_t unit);
 /* --- products of rows with a matrix, in the arithmetic that the matrix is in --- */
 
@@ -113,8 +131,8 @@ struct act_rows {
 	const struct act_block *q;
 	int64_t ld8;
 };
-/* Row b of s->h (and s->h8) = the norm of x (C), which becomes NaN when s->bad says that row b is. */
-void stage_norm_row(struct stage *s, float *x, const float *weights, int64_t b);
+/* Row b of s->h (and s->h8) = the norm of x (C). */
+void stage_norm_row(struct stage *s, const float *x, const float *weights, int64_t b);
 struct act_rows stage_normed(const struct stage *s);     /* s->h */
 /* A product with this matrix reads its rows' int8, not their floats. */
 int stage_reads_int8(const struct weight *w);

@@ -5,34 +5,36 @@
 #include <string.h>
 
 /* The first broadcast carries this much, enough for most decode steps; the rest follows when there is more. */
-enum { FIRST_BYTES = 8192, HEADER_INTS = 5, HEADER_BYTES = 4 * HEADER_INTS };
+enum { FIRST_BYTES = 8192, HEADER_INTS = 6, HEADER_BYTES = 4 * HEADER_INTS };
 
-static uint64_t packed_bytes(int64_t slices, int64_t tokens, int64_t pages, int64_t copies)
+static uint64_t packed_bytes(const struct step_room *n, int64_t copies)
 {
-	return HEADER_BYTES + (uint64_t)slices * sizeof(struct slice) + (uint64_t)(tokens + pages) * sizeof(int32_t) +
-	       (uint64_t)copies * sizeof(struct page_copy);
+	return HEADER_BYTES + (uint64_t)n->slices * sizeof(struct slice) + (uint64_t)copies * sizeof(struct page_copy) +
+	       (uint64_t)(n->tokens + n->pages + n->extra) * sizeof(int32_t);
 }
 
-uint64_t step_room_bytes(int64_t max_slices, int64_t max_tokens, int64_t max_pages)
+uint64_t step_room_bytes(const struct step_room *room)
 {
-	return 2 * packed_bytes(max_slices, max_tokens, max_pages, max_slices) + FIRST_BYTES;   /* once as arrays, once as it travels */
+	return 2 * packed_bytes(room, room->slices) + FIRST_BYTES;   /* once as arrays, once as it travels */
 }
 
-enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, struct step **out)
+enum err step_create(const struct step_room *room, struct step **out)
 {
 	struct step *s;
 	enum err e;
 	TRY(MEM_NEW(1, struct step, &s));
-	s->max_slices = (int32_t)max_slices;
-	s->max_tokens = (int32_t)max_tokens;
-	s->max_pages = (int32_t)max_pages;
-	s->wire_bytes = packed_bytes(max_slices, max_tokens, max_pages, max_slices);
+	s->max_slices = (int32_t)room->slices;
+	s->max_tokens = (int32_t)room->tokens;
+	s->max_pages = (int32_t)room->pages;
+	s->max_extra = (int32_t)room->extra;
+	s->wire_bytes = packed_bytes(room, room->slices);
 	if (s->wire_bytes < FIRST_BYTES)
 		s->wire_bytes = FIRST_BYTES;
-	TRY_OR(destroy, e, MEM_NEW((size_t)max_slices, struct slice, &s->slices));
-	TRY_OR(destroy, e, MEM_NEW((size_t)max_slices, struct page_copy, &s->copies));
-	TRY_OR(destroy, e, MEM_NEW((size_t)max_tokens, int32_t, &s->tokens));
-	TRY_OR(destroy, e, MEM_NEW((size_t)max_pages, int32_t, &s->pages));
+	TRY_OR(destroy, e, MEM_NEW((size_t)room->slices, struct slice, &s->slices));
+	TRY_OR(destroy, e, MEM_NEW((size_t)room->slices, struct page_copy, &s->copies));
+	TRY_OR(destroy, e, MEM_NEW((size_t)room->tokens, int32_t, &s->tokens));
+	TRY_OR(destroy, e, MEM_NEW((size_t)room->pages, int32_t, &s->pages));
+	TRY_OR(destroy, e, MEM_NEW((size_t)room->extra, int32_t, &s->extra));
 	TRY_OR(destroy, e, mem_alloc(s->wire_bytes, 1, "step", &s->wire));
 	*out = s;
 	return ERR_OK;
@@ -49,11 +51,12 @@ void step_destroy(struct step *s)
 	mem_free(s->copies);
 	mem_free(s->tokens);
 	mem_free(s->pages);
+	mem_free(s->extra);
 	mem_free(s->wire);
 	mem_free(s);
 }
 
-void step_clear(struct step *s) { s->n_slices = s->n_tokens = s->n_pages = s->n_copies = s->last = 0; }
+void step_clear(struct step *s) { s->n_slices = s->n_tokens = s->n_pages = s->n_copies = s->n_extra = s->last = 0; }
 
 /* Copies the parts of a step to or from its packed form; gives the size. */
 static size_t pack(struct step *s, int unpack)
@@ -64,6 +67,7 @@ static size_t pack(struct step *s, int unpack)
 		{ s->tokens, (size_t)s->n_tokens * 4 },
 		{ s->pages, (size_t)s->n_pages * 4 },
 		{ s->copies, (size_t)s->n_copies * sizeof *s->copies },
+		{ s->extra, (size_t)s->n_extra * 4 },
 	};
 	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
 		if (unpack)
@@ -77,25 +81,63 @@ static size_t pack(struct step *s, int unpack)
 
 enum err step_bcast(struct step *s, struct comm *world, int root)
 {
-	int32_t header[HEADER_INTS] = { s->n_slices, s->n_tokens, s->n_pages, s->n_copies, s->last };
+	int32_t *const counts[HEADER_INTS] = { &s->n_slices, &s->n_tokens, &s->n_pages, &s->n_copies, &s->n_extra, &s->last };
+	const int32_t most[HEADER_INTS] = { s->max_slices, s->max_tokens, s->max_pages, s->max_slices, s->max_extra, 1 };
+	int32_t header[HEADER_INTS];
 	int is_root = comm_rank(world) == root;
 	if (comm_size(world) == 1)
 		return ERR_OK;
+	for (int i = 0; i < HEADER_INTS; i++)
+		header[i] = *counts[i];
 	if (is_root) {
 		memcpy(s->wire, header, sizeof header);
 		pack(s, 0);
 	}
 	TRY(comm_bcast(world, s->wire, FIRST_BYTES, root));
 	memcpy(header, s->wire, sizeof header);
-	if (header[0] < 0 || header[0] > s->max_slices || header[1] < 0 || header[1] > s->max_tokens || header[2] < 0 ||
-	    header[2] > s->max_pages || header[3] < 0 || header[3] > s->max_slices)
-		return ERR(BUG, "a step of %d slices, %d tokens, %d pages, %d copies exceeds what was planned (%d, %d, %d, %d)",
-			   header[0], header[1], header[2], header[3], s->max_slices, s->max_tokens, s->max_pages, s->max_slices);
-	s->n_slices = header[0], s->n_tokens = header[1], s->n_pages = header[2], s->n_copies = header[3], s->last = header[4];
-	size_t bytes = packed_bytes(header[0], header[1], header[2], header[3]);
+	for (int i = 0; i < HEADER_INTS; i++)
+		if (header[i] < 0 || header[i] > most[i])
+			return ERR(BUG, "a step of %d slices, %d tokens, %d pages, %d copies, %d extras exceeds what was planned (%d, %d, "
+					"%d, %d, %d)", header[0], header[1], header[2], header[3], header[4], most[0], most[1],
+				   most[2], most[3], most[4]);
+	for (int i = 0; i < HEADER_INTS; i++)
+		*counts[i] = header[i];
+	size_t bytes = packed_bytes(&(struct step_room){ s->n_slices, s->n_tokens, s->n_pages, s->n_extra }, s->n_copies);
 	if (bytes > FIRST_BYTES)
 		TRY(comm_bcast(world, s->wire + FIRST_BYTES, bytes - FIRST_BYTES, root));
 	if (!is_root)
 		pack(s, 1);
 	return ERR_OK;
+}
+
+/* --- results --- */
+
+uint64_t step_results_bytes(int64_t sequences)
+{
+	return (uint64_t)sequences * (sizeof(struct step_result) + sizeof(struct sample_logprobs));
+}
+
+enum err step_results_create(int64_t sequences, struct step_results *out)
+{
+	TRY(MEM_NEW((size_t)sequences, struct step_result, &out->of));
+	return MEM_NEW((size_t)sequences, struct sample_logprobs, &out->logprobs);
+}
+
+void step_results_free(struct step_results *r)
+{
+	mem_free(r->of);
+	mem_free(r->logprobs);
+	*r = (struct step_results){ 0 };
+}
+
+void step_results_expect(const struct step *s, int replica, int32_t *n, int32_t *n_logprobs)
+{
+	*n = *n_logprobs = 0;
+	for (int32_t i = 0; i < s->n_slices; i++) {
+		const struct slice *sl = &s->slices[i];
+		if (sl->replica != replica || !(sl->flags & SLICE_SAMPLE))
+			continue;
+		++*n;
+		*n_logprobs += sl->sample.logprobs > 0;
+	}
 }

@@ -9,6 +9,7 @@
 #define SHARDRUN_RUNTIME_STEP_H
 
 #include "parallel/comm.h"
+#include "runtime/adjust.h"
 #include "runtime/sampler.h"
 
 #include <stdint.h>
@@ -23,24 +24,29 @@ struct slice {
 	int32_t first_token;         /* in step.tokens */
 	int32_t first_page, n_pages; /* in step.pages */
 	int32_t flags;
+	int32_t first_extra, n_extra;/* in step.extra; n_extra 0: its logits are taken as they are */
 	struct sample_params sample;
 };
 
 struct page_copy { int32_t replica, from, to; };
 
+/* The most that a step holds; of copies as many as slices. */
+struct step_room { int64_t slices, tokens, pages, extra; };
+
 struct step {
-	int32_t n_slices, n_tokens, n_pages, n_copies, last;
-	int32_t max_slices, max_tokens, max_pages;   /* room; for as many copies as slices */
+	int32_t n_slices, n_tokens, n_pages, n_copies, n_extra, last;
+	int32_t max_slices, max_tokens, max_pages, max_extra;
 	struct slice *slices;        /* owned, as all below */
 	struct page_copy *copies;
 	int32_t *tokens, *pages;
+	int32_t *extra;              /* packed adjustments (adjust.h) of the slices that have some */
 	unsigned char *wire;         /* the packed form */
 	size_t wire_bytes;
 };
 
 /* Bytes of memory that a step with this room takes. */
-uint64_t step_room_bytes(int64_t max_slices, int64_t max_tokens, int64_t max_pages);
-enum err step_create(int64_t max_slices, int64_t max_tokens, int64_t max_pages, struct step **out);
+uint64_t step_room_bytes(const struct step_room *room);
+enum err step_create(const struct step_room *room, struct step **out);
 void step_destroy(struct step *s);
 void step_clear(struct step *s);
 /* COLLECTIVE: rank root's step becomes everyone's. */
@@ -49,9 +55,21 @@ enum err step_bcast(struct step *s, struct comm *world, int root);
 /* What the last stage reports for a slice with SLICE_SAMPLE. */
 struct step_result {
 	int32_t sequence, token;
-	int32_t error;               /* enum err; token is then meaningless */
+	int32_t fault;               /* enum sample_fault; token is then meaningless */
 	int32_t pad;
 	uint64_t digest;             /* of the logits used */
 };
+
+/* Of all slices of one replica that sample, in order, and the log-probabilities of those that ask for them. */
+struct step_results {
+	int32_t n, n_logprobs;
+	struct step_result *of;              /* owned; (sequences) */
+	struct sample_logprobs *logprobs;    /* owned; (sequences) */
+};
+uint64_t step_results_bytes(int64_t sequences);
+enum err step_results_create(int64_t sequences, struct step_results *out);
+void step_results_free(struct step_results *r);
+/* How many results, and how many of them with log-probabilities, the step has for a replica. */
+void step_results_expect(const struct step *s, int replica, int32_t *n, int32_t *n_logprobs);
 
 #endif

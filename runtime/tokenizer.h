@@ -32,6 +32,14 @@ enum { TOKENIZE_ADD_SPECIAL = 1,      /* what the model's post-processor or add_
 /* Appends to *out, all or nothing. Broken UTF-8 is taken as U+FFFD, one for each maximal broken part, as Python's
  * errors="replace" does. Any number of threads may encode with one tokenizer. */
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, int flags, struct tokens *out);
+/* A prompt of which some runs came from outside, in order and apart from each other. No control token is recognised that
+ * has a byte in such a run; nor another added token, unless it is all white space, that stands in `own`: text, parted by
+ * 0 bytes, that the writer of the prompt writes itself. All else is as for tokenizer_encode with these flags. ERR_WORK:
+ * the text is not UTF-8. */
+struct text_run { size_t begin, end; };
+struct foreign { const struct text_run *runs; int64_t n; const char *own; size_t own_bytes; };
+enum err tokenizer_encode_foreign(const struct tokenizer *t, const char *text, size_t bytes, int flags,
+				  const struct foreign *foreign, struct tokens *out);
 /* The bytes of one token as they appear in a running text ("" for control tokens). Appends. */
 enum err tokenizer_piece(const struct tokenizer *t, int32_t id, struct bytes *out);
 int tokenizer_is_control(const struct tokenizer *t, int32_t id);

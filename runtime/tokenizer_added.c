@@ -55,8 +55,13 @@ static int64_t lower(const struct added_set *s, int64_t lo, int64_t hi, size_t d
 	return lo;
 }
 
-/* The longest item that text begins with. */
-static const struct added *match_here(const struct added_set *s, const char *text, size_t bytes)
+static bool fits(const struct added *a, const struct guard *g, size_t at)
+{
+	return !g || !memchr(g->mask + at, 1, a->bytes) || !token_is_refused(g->e, a->id);
+}
+
+/* The longest item that text begins with; it stands at `at` of the mask. */
+static const struct added *match_here(const struct added_set *s, const char *text, size_t bytes, const struct guard *g, size_t at)
 {
 	const struct added *best = NULL;
 	int64_t lo = 0, hi = s->n;
@@ -68,7 +73,7 @@ static const struct added *match_here(const struct added_set *s, const char *tex
 		hi = lower(s, lo, hi, depth, byte + 1);
 		if (lo == hi)
 			break;
-		if (s->items[lo].bytes == depth + 1)
+		if (s->items[lo].bytes == depth + 1 && fits(&s->items[lo], g, at))
 			best = &s->items[lo];
 	}
 	return best;
@@ -99,12 +104,12 @@ static size_t spaces_after(const char *text, size_t bytes, size_t end)
 	return end;
 }
 
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
-		   struct spans *out)
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, const struct guard *g, bool with_control,
+		   bool at_start, struct spans *out)
 {
 	size_t done = 0;
 	for (size_t at = 0; s->n && at < bytes;) {
-		const struct added *a = match_here(s, text + at, bytes - at);
+		const struct added *a = match_here(s, text + at, bytes - at, g, at);
 		size_t begin = at, end = at + (a ? a->bytes : utf8_length((unsigned char)text[at]));
 		at = end;
 		if (!a || (a->control && !with_control) || (a->single_word && !stands_alone(text, bytes, begin, end)))

@@ -53,6 +53,13 @@ static uint32_t score_order(float score)
 	return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
 }
 
+/* Merging must not make a control token of what looks like one. */
+static int32_t find_plain(struct encoder *e, const char *text, size_t bytes)
+{
+	int32_t id = vocab_find(&e->t->vocab, text, bytes);
+	return id >= 0 && token_is_refused(e, id) ? -1 : id;
+}
+
 /* Looks at the pair that begins with symbol `left`. */
 static enum err consider(struct encoder *e, const char *text, int32_t left)
 {
@@ -62,12 +69,12 @@ static enum err consider(struct encoder *e, const char *text, int32_t left)
 	struct candidate c = { .at = left, .bytes = a->bytes + b->bytes };
 	if (e->t->scores) {
 		c.id = vocab_find(&e->t->vocab, text + a->begin, c.bytes);
-		if (c.id < 0)
+		if (c.id < 0 || token_is_refused(e, c.id))
 			return ERR_OK;
 		c.order = score_order(e->t->scores[c.id]);
 	} else {
 		const struct merge *m = merges_find(&e->t->merges, a->id, b->id);
-		if (!m)
+		if (!m || token_is_refused(e, m->id))
 			return ERR_OK;
 		c.id = m->id;
 		c.order = (uint32_t)m->rank;
@@ -127,7 +134,7 @@ static enum err put_characters(struct encoder *e, const char *text, size_t bytes
 	size_t unknown = 0;   /* bytes of the waiting unknown token */
 	for (size_t at = 0, n; at < bytes; at += n) {
 		n = utf8_length((unsigned char)text[at]);
-		int32_t id = vocab_find(&t->vocab, text + at, n);
+		int32_t id = find_plain(e, text + at, n);
 		if (id >= 0) {
 			if (unknown)
 				TRY(put_symbol(e, t->unk, at, unknown));
@@ -152,7 +159,7 @@ static enum err put_any_characters(struct encoder *e, const char *text, size_t b
 {
 	for (size_t at = 0, n; at < bytes; at += n) {
 		n = utf8_length((unsigned char)text[at]);
-		TRY(put_symbol(e, vocab_find(&e->t->vocab, text + at, n), at, n));
+		TRY(put_symbol(e, find_plain(e, text + at, n), at, n));
 	}
 	return ERR_OK;
 }
@@ -171,7 +178,7 @@ enum err bpe_encode(struct encoder *e, const char *text, size_t bytes, struct to
 {
 	const struct tokenizer *t = e->t;
 	if (t->ignore_merges) {
-		int32_t id = vocab_find(&t->vocab, text, bytes);
+		int32_t id = find_plain(e, text, bytes);
 		if (id >= 0)
 			return tokens_push(out, id);
 	}

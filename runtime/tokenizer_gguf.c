@@ -21,7 +21,7 @@ static enum err set_type(struct tokenizer *t, int32_t id, int32_t type, const st
 	struct added a = { .id = id, .control = type != TYPE_USER_DEFINED };
 	if (type != TYPE_UNKNOWN && type != TYPE_CONTROL && type != TYPE_USER_DEFINED)
 		return ERR_OK;
-	t->vocab.tokens[id].flags |= a.control ? TOKEN_CONTROL : TOKEN_LITERAL;
+	t->vocab.tokens[id].flags |= TOKEN_ADDED | (a.control ? TOKEN_CONTROL : TOKEN_LITERAL);
 	return added_put(&t->raw, &a, text->text, text->bytes);
 }
 

@@ -156,14 +156,13 @@ static enum err read_added(struct tokenizer *t, json_t *j)
 	a.lstrip = lstrip;
 	a.rstrip = rstrip;
 	a.single_word = single_word;
-	if (control)
-		t->vocab.tokens[a.id].flags |= TOKEN_CONTROL;
+	t->vocab.tokens[a.id].flags |= TOKEN_ADDED | (control ? TOKEN_CONTROL : 0);
 	if (!normalized || !t->normal.n)
 		return added_put(normalized ? &t->normalized : &t->raw, &a, text, bytes);
 	struct bytes out = { 0 }, spare = { 0 };
 	struct matcher *m;
 	TRY(matcher_create(&m));
-	enum err e = normal_apply(&t->normal, m, text, bytes, &out, &spare);
+	enum err e = normal_apply(&t->normal, m, text, bytes, &out, &spare, NULL);
 	if (!e)
 		e = added_put(&t->normalized, &a, bytes_text(&out), out.size);
 	if (!e)

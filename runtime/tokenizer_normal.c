@@ -32,6 +32,20 @@ void normal_free(struct normal_steps *s)
 	*s = (struct normal_steps){ 0 };
 }
 
+static void mask_copy(struct origin *o, size_t from, size_t n)
+{
+	if (o)
+		bytes_put(&o->spare, o->mask.data + from, n);
+}
+
+/* n bytes that were made of what stood at begin..end. */
+static void mask_made(struct origin *o, size_t begin, size_t end, size_t n)
+{
+	const unsigned char mark = o && end > begin && memchr(o->mask.data + begin, 1, end - begin);
+	for (; o && n; n--)
+		bytes_put(&o->spare, &mark, 1);
+}
+
 static enum err unicode_form(enum normal_kind kind, const char *text, size_t bytes, struct bytes *out)
 {
 	utf8proc_uint8_t *form;
@@ -56,21 +70,39 @@ static enum err unicode_form(enum normal_kind kind, const char *text, size_t byt
 	return out->error;
 }
 
-static void lowercase(const char *text, size_t bytes, struct bytes *out)
+/* Forms change nothing across the front of an ASCII character, so a text can be cut there, and each part keeps its mask. */
+static enum err unicode_form_marked(enum normal_kind kind, const char *text, size_t bytes, struct bytes *out, struct origin *o)
+{
+	for (size_t at = 0, end; at < bytes; at = end) {
+		size_t before = out->size;
+		for (end = at + 1; end < bytes && (unsigned char)text[end] >= 0x80;)
+			end++;
+		TRY(unicode_form(kind, text + at, end - at, out));
+		if (out->size - before == end - at && !memcmp(out->data + before, text + at, end - at))
+			mask_copy(o, at, end - at);
+		else
+			mask_made(o, at, end, out->size - before);
+	}
+	return out->error;
+}
+
+static void lowercase(const char *text, size_t bytes, struct bytes *out, struct origin *o)
 {
 	for (size_t at = 0, n; at < bytes; at += n) {
 		char room[4];
+		size_t before = out->size;
 		n = utf8_length((unsigned char)text[at]);
 		uint32_t c = utf8_decode(text + at);
 		if (c == 0x130)   /* the one character whose lower case is two: i and a dot above */
 			bytes_put(out, "i\xcc\x87", 3);
 		else
 			bytes_put(out, room, utf8_encode((uint32_t)utf8proc_tolower((utf8proc_int32_t)c), room));
+		mask_made(o, at, at + n, out->size - before);
 	}
 }
 
 static enum err replace(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, size_t limit,
-			struct bytes *out)
+			struct bytes *out, struct origin *o)
 {
 	struct search s = { 0 };
 	size_t done = 0;
@@ -81,15 +113,18 @@ static enum err replace(const struct normal_step *step, struct matcher *m, const
 			break;
 		bytes_put(out, text + done, s.begin - done);
 		bytes_put(out, step->text.data, step->text.size);
+		mask_copy(o, done, s.begin - done);
+		mask_made(o, s.begin, s.end, step->text.size);
 		if (out->size > limit)
 			return ERR(MODEL, "a normaliser makes more than %zu bytes of a text", limit);
 		done = s.end;
 	}
 	bytes_put(out, text + done, bytes - done);
+	mask_copy(o, done, bytes - done);
 	return out->error;
 }
 
-static void strip(const struct normal_step *step, const char *text, size_t bytes, struct bytes *out)
+static void strip(const struct normal_step *step, const char *text, size_t bytes, struct bytes *out, struct origin *o)
 {
 	size_t begin = 0, end = bytes;
 	while (step->left && begin < end && char_is_space(utf8_decode(text + begin)))
@@ -101,39 +136,51 @@ static void strip(const struct normal_step *step, const char *text, size_t bytes
 		end = (size_t)(c - text);
 	}
 	bytes_put(out, text + begin, end - begin);
+	mask_copy(o, begin, end - begin);
 }
 
 static enum err apply(const struct normal_step *step, struct matcher *m, const char *text, size_t bytes, size_t limit,
-		      struct bytes *out)
+		      struct bytes *out, struct origin *o)
 {
 	switch (step->kind) {
-	case NORMAL_LOWERCASE: lowercase(text, bytes, out); break;
-	case NORMAL_REPLACE: return replace(step, m, text, bytes, limit, out);
-	case NORMAL_STRIP: strip(step, text, bytes, out); break;
+	case NORMAL_LOWERCASE: lowercase(text, bytes, out, o); break;
+	case NORMAL_REPLACE: return replace(step, m, text, bytes, limit, out, o);
+	case NORMAL_STRIP: strip(step, text, bytes, out, o); break;
 	case NORMAL_PREPEND:
-		if (bytes)
+		if (bytes) {
 			bytes_put(out, step->text.data, step->text.size);
+			mask_made(o, 0, 0, step->text.size);
+		}
 		bytes_put(out, text, bytes);
+		mask_copy(o, 0, bytes);
 		break;
-	default: return unicode_form(step->kind, text, bytes, out);
+	default: return o ? unicode_form_marked(step->kind, text, bytes, out, o) : unicode_form(step->kind, text, bytes, out);
 	}
 	return out->error;
 }
 
 enum err normal_apply(const struct normal_steps *s, struct matcher *m, const char *text, size_t bytes, struct bytes *out,
-		      struct bytes *spare)
+		      struct bytes *spare, struct origin *o)
 {
 	size_t limit = bytes > SIZE_MAX / (2 * MAX_GROWTH) ? SIZE_MAX : bytes * MAX_GROWTH + MAX_EXTRA_BYTES;
 	bytes_clear(out);
 	bytes_put(out, text, bytes);
 	for (int64_t i = 0; i < s->n && !out->error; i++) {
 		bytes_clear(spare);
-		TRY(apply(&s->items[i], m, bytes_text(out), out->size, limit, spare));
+		if (o)
+			bytes_clear(&o->spare);
+		TRY(apply(&s->items[i], m, bytes_text(out), out->size, limit, spare, o));
 		if (spare->size > limit)
 			return ERR(MODEL, "the normalisers make more than %zu bytes of a text of %zu bytes", limit, bytes);
 		struct bytes swap = *out;
 		*out = *spare;
 		*spare = swap;
+		if (o) {
+			TRY(o->spare.error);
+			swap = o->mask;
+			o->mask = o->spare;
+			o->spare = swap;
+		}
 	}
 	return out->error;
 }

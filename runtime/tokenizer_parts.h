@@ -15,6 +15,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "runtime/characters.h"
 #include "runtime/tokenizer.h"
 
 #include "base/json.h"
@@ -22,29 +23,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* -- text ------------------------------------------------------------------------------------------------------- */
-
-#define META_SPACE "\xe2\x96\x81"           /* U+2581, SentencePiece's space */
-
-/* What a byte means after the held ones; bytes 1 to 3 of an unfinished character are held by the caller. */
-enum utf8_step { UTF8_WHOLE, UTF8_MORE, UTF8_BROKEN };
-enum utf8_step utf8_step(const unsigned char *held, int n_held, unsigned char next);
-/* Appends text, each maximal broken part as U+FFFD (what Python's errors="replace" does). */
-void utf8_repair(const char *text, size_t bytes, struct bytes *out);
-bool utf8_valid(const char *text, size_t bytes);
-size_t utf8_length(unsigned char lead);                                  /* bytes of a character of valid text */
-uint32_t utf8_decode(const char *text);                                  /* of valid text */
-size_t utf8_encode(uint32_t c, char room[4]);
-const char *utf8_before(const char *begin, const char *at);              /* start of the character that ends at `at` */
-bool char_is_space(uint32_t c);                                          /* White_Space */
-bool char_is_word(uint32_t c);                                           /* \w */
-/* GPT-2's printable stand-ins of bytes: https://github.com/openai/gpt-2/blob/master/src/encoder.py, bytes_to_unicode */
-uint32_t byte_to_char(unsigned char byte);
-int char_to_byte(uint32_t c);                                            /* -1: stands for no byte */
-
 /* -- vocabulary --------------------------------------------------------------------------------------------------- */
 
-enum { TOKEN_PRESENT = 1, TOKEN_CONTROL = 2, TOKEN_BYTE = 4, TOKEN_LITERAL = 8 };   /* LITERAL: shown as it is written */
+enum { TOKEN_PRESENT = 1, TOKEN_CONTROL = 2, TOKEN_BYTE = 4, TOKEN_LITERAL = 8, TOKEN_ADDED = 16 };   /* LITERAL: shown as it is written */
 
 /* text is pool + at; what is shown for it differs only for added tokens that a normaliser changes */
 struct token { uint64_t at, shown_at; uint32_t bytes, shown_bytes; uint8_t flags, byte; };
@@ -110,8 +91,12 @@ struct span { size_t begin, end; int32_t id; bool at_start; };
 struct spans { struct span *items; int64_t n, capacity; };
 enum err spans_put(struct spans *s, size_t begin, size_t end, int32_t id, bool at_start);
 void spans_free(struct spans *s);
-enum err added_cut(const struct added_set *s, const char *text, size_t bytes, bool with_control, bool at_start,
-		   struct spans *out);
+/* For text of which parts are foreign (tokenizer.h): mask has a byte for each of the text's, not 0 where it is foreign. NULL:
+ * nothing is. */
+struct encoder;
+struct guard { struct encoder *e; const unsigned char *mask; };
+enum err added_cut(const struct added_set *s, const char *text, size_t bytes, const struct guard *g, bool with_control,
+		   bool at_start, struct spans *out);
 
 /* -- normalisers and splitters ------------------------------------------------------------------------------------ */
 
@@ -126,9 +111,11 @@ struct normal_step {
 struct normal_steps { struct normal_step *items; int64_t n, capacity; };
 enum err normal_put(struct normal_steps *s, enum normal_kind kind, const char *text, size_t bytes, struct normal_step **out);
 void normal_free(struct normal_steps *s);
-/* Rewrites text into *out (cleared first); *spare is room. */
+/* A mask that follows its text through being rewritten; spare is room. What is made of foreign bytes is foreign. */
+struct origin { struct bytes mask, spare; };
+/* Rewrites text into *out (cleared first); *spare is room. o: NULL, or the mask of text, which becomes that of *out. */
 enum err normal_apply(const struct normal_steps *s, struct matcher *m, const char *text, size_t bytes, struct bytes *out,
-		      struct bytes *spare);
+		      struct bytes *spare, struct origin *o);
 
 enum split_kind { SPLIT_REGEX, SPLIT_BYTE_LEVEL, SPLIT_META_SPACE };
 enum split_behavior { SPLIT_REMOVED, SPLIT_ISOLATED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS };
@@ -176,7 +163,14 @@ struct encoder {
 	int64_t n_symbols, symbols_capacity;
 	struct candidate *heap;
 	int64_t n_heap, heap_capacity;
+	const struct foreign *foreign; /* NULL: nothing is */
+	struct bytes mask;             /* of the whole text; empty when nothing is foreign */
+	struct origin origin;          /* of the section that is normalised */
+	uint8_t *refused;              /* by id, what token_is_refused found: 0 nothing yet, 1 no, 2 yes */
 };
+
+/* Must not be made of foreign text. Always false when nothing is foreign. */
+bool token_is_refused(struct encoder *e, int32_t id);
 
 /* Cuts text into e->pieces, spans of e->text. */
 enum err split_apply(struct encoder *e, const char *text, size_t bytes, bool at_start);

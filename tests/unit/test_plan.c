@@ -151,9 +151,10 @@ static enum err body(struct comm *world, void *arg)
 		e = session_create(world, &wish, &place, &s);
 	if (!e) {
 		const struct plan_rank *k = &s->plan.ranks[comm_rank(world)];
+		uint64_t loop = step_room_bytes(&s->plan.step);      /* the engine's, not the stage's */
 		uint32_t bad[2] = { s->stage->buffer_bytes > k->buffer_bytes || s->stage->kv_bytes != k->kv_bytes ||
 					    s->stage->weights->block_bytes != k->weights_bytes,
-				    k->buffer_bytes > 2 * s->stage->buffer_bytes + 65536 };
+				    k->buffer_bytes - loop > 2 * s->stage->buffer_bytes + 65536 };
 		e = comm_allreduce(world, bad, 2, COMM_U32, COMM_SUM);
 		if (comm_rank(world) == 0)
 			t->uncovered += (int)bad[0], t->loose += (int)bad[1];

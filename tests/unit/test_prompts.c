@@ -188,7 +188,62 @@ TEST(only_repeats_of_a_prompt_are_other_choices)
 	tear_down(&s);
 }
 
+/* Two answers each, the prompt in front of both; a repeated prompt's are choices 2 and 3. */
+TEST(several_answers_follow_their_prompt)
+{
+	struct stage_set s;
+	set_up(&s, tiny_json, WORDS(WORD("--prompt=a"), WORD("--prompt=a"), WORD("--set=generation.n=2")));
+	CU_ASSERT(s.p->n_answers == 4 && s.p->requests[0].n == 2);
+	CU_ASSERT(s.p->requests[0].sample.choice == 0 && s.p->requests[1].sample.choice == 2);
+	give(&s, 1, BANG, FINISH_LENGTH);
+	give(&s, 0, B, FINISH_LENGTH);
+	int both = !strcmp(s.shown, "ab\na!\na");
+	give(&s, 2, A, FINISH_LENGTH);
+	give(&s, 3, B, FINISH_LENGTH);
+	tear_down(&s);
+	CU_ASSERT(both);
+	CU_ASSERT_STRING_EQUAL(s.shown, "ab\na!\naa\nab\n");
+}
+
+TEST(the_recipe_says_how_answers_are_chosen)
+{
+	struct stage_set s;
+	set_up(&s, tiny_json, WORDS(WORD("--prompt=a"), WORD("--set=generation.logit_bias=3:-100  0:2.5"),
+				    WORD("--set=generation.stop_token_ids=4,6"), WORD("--set=generation.min_tokens=5"),
+				    WORD("--set=generation.repetition_penalty=1.5"), WORD("--set=generation.presence_penalty=-0.5"),
+				    WORD("--set=generation.frequency_penalty=0.25"), WORD("--set=generation.logprobs=7")));
+	const struct request *r = &s.p->requests[0];
+	CU_ASSERT(r->n_biases == 2 && r->biases[0].token == 3 && r->biases[0].bias == -100 && r->biases[1].token == 0);
+	CU_ASSERT(r->biases[1].bias == 2.5f && r->n_stop_tokens == 2 && r->stop_tokens[1] == 6 && r->min_tokens == 5);
+	CU_ASSERT(r->repetition_penalty == 1.5f && r->presence_penalty == -0.5f && r->frequency_penalty == 0.25f);
+	CU_ASSERT_EQUAL(r->sample.logprobs, 8);
+	tear_down(&s);
+}
+
+TEST(a_wrong_bias_is_shown)
+{
+	static const char *const wrong[] = { "3", "3:", ":1", "x:1", "3:1,4:2", "3:101", "3:nan", "1234567890:1", "-3:1", "3:1 4" };
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		struct recipe *r;
+		struct tokenizer *t;
+		struct prompts *p;
+		struct options o;
+		char set[80];
+		char *const argv[] = { WORD("shardrun"), WORD("run"), WORD("--model=m"), WORD("--prompt=a"), set, NULL };
+		snprintf(set, sizeof set, "--set=generation.logit_bias=%s", wrong[i]);
+		CHECK_OK(options_parse(5, argv, &o));
+		CHECK_OK(recipe_create(&r));
+		CHECK_OK(options_apply(&o, r));
+		CHECK_OK(tokenizer_open_json("tiny", tiny_json, strlen(tiny_json), &t));
+		CHECK_ERR(prompts_read(&o, r, t, &p), RECIPE, "TOKEN:BIAS with blanks between");
+		tokenizer_close(t);
+		recipe_destroy(r);
+		options_free(&o);
+	}
+}
+
 TEST_MAIN("prompts", CASE(no_character_is_ever_cut), CASE(only_what_may_begin_a_stop_string_is_held_back),
 	  CASE(a_stop_string_is_found_across_tokens_and_the_first_one_counts), CASE(nothing_follows_a_stop_string),
 	  CASE(an_answer_that_ends_within_a_character_says_so), CASE(the_next_text_follows_when_one_has_ended_for_any_reason),
-	  CASE(only_repeats_of_a_prompt_are_other_choices))
+	  CASE(only_repeats_of_a_prompt_are_other_choices), CASE(several_answers_follow_their_prompt),
+	  CASE(the_recipe_says_how_answers_are_chosen), CASE(a_wrong_bias_is_shown))

@@ -19,7 +19,27 @@ struct question {
 	int n_draws;
 	int32_t *tokens;
 	int disagreed;
+	/* may be left out */
+	const struct adjustments *adjust;
+	const int32_t *later;                /* tokens that the answer gets after the adjustments are told its first ones */
+	int n_later;
+	struct sample_logprobs *logprobs;    /* of each draw; out */
+	int fault;                           /* out: the last one */
+	struct pool *pool;                   /* of the only rank */
 };
+
+static void tell(struct sampler *s, const struct question *q)
+{
+	struct adjustments later = *q->adjust, other = *q->adjust;
+	other.slot = (q->adjust->slot + 1) % 3;      /* another sequence's, which must not be seen */
+	sampler_note(s, &other, NULL, 0);
+	sampler_note(s, q->adjust, NULL, 0);
+	other.slot = (q->adjust->slot + 2) % 3;
+	sampler_note(s, &other, NULL, 0);
+	later.n_prompt = later.n_answer = 0;
+	for (int i = 0; i < q->n_later; i++)
+		sampler_note(s, &later, &q->later[i], 1);
+}
 
 static enum err ask_body(struct comm *world, void *arg)
 {
@@ -30,14 +50,27 @@ static enum err ask_body(struct comm *world, void *arg)
 	int64_t end = q->n_vocab * (rank + 1) * (rank + 1) / (size * size);
 	struct sampler *s;
 	enum err e = ERR_OK;
-	TRY(sampler_create(end - begin, size, &s));
+	TRY(sampler_create(&(struct sampler_size){ end - begin, begin, 3, 80, size, q->pool ? pool_threads(q->pool) : 1 }, q->pool, &s));
+	if (q->adjust)
+		tell(s, q);
 	for (int i = 0; i < q->n_draws && !e; i++) {
 		int32_t token = -1, extremes[2];
+		enum sample_fault fault;
 		uint64_t best = kernels_best()->best_key(q->logits + begin, end - begin, begin);
 		comm_allreduce(world, &best, 1, COMM_U64, COMM_MAX);
-		e = sampler_choose(s, world, kernels_best(), q->logits + begin, end - begin, begin, best, &q->p, i, &token);
-		if (e)
+		struct sample_row row = { .logits = q->logits + begin, .best = best, .position = i, .p = &q->p,
+					  .adjust = q->adjust };
+		e = sampler_choose(s, world, kernels_best(), &row, &token, &fault);
+		if (rank == 0)
+			q->fault = (int)fault;
+		if (e || fault)
 			break;
+		if (q->logprobs) {
+			struct sample_logprobs logprobs;
+			e = sampler_logprobs(s, world, kernels_best(), &row, token, &logprobs);
+			if (rank == 0)
+				q->logprobs[i] = logprobs;
+		}
 		extremes[0] = token, extremes[1] = -token;
 		if (i % 16 == 0) {   /* all ranks got the same */
 			e = comm_allreduce(world, extremes, 2, COMM_I32, COMM_MAX);
@@ -53,7 +86,7 @@ static enum err ask_body(struct comm *world, void *arg)
 
 static enum err ask(int n_ranks, const float *logits, int64_t n_vocab, struct sample_params p, int n_draws, int32_t *tokens)
 {
-	struct question q = { logits, n_vocab, p, n_draws, tokens, 0 };
+	struct question q = { .logits = logits, .n_vocab = n_vocab, .p = p, .n_draws = n_draws, .tokens = tokens };
 	enum err e = comm_inproc_run(n_ranks, NULL, ask_body, &q);
 	CU_ASSERT_EQUAL(q.disagreed, 0);
 	return e;
@@ -153,31 +186,36 @@ TEST(greedy_takes_the_lowest_of_the_best)
 		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 11);
 		logits[39] = 1e-45f;
 		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 39);
-		logits[38] = INFINITY;
-		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 38);
-		greedy.temperature = 1;
-		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 38);
-		greedy.temperature = 0;
-		for (int i = 0; i < 40; i++)
+		for (int i = 0; i < 39; i++)
 			logits[i] = -INFINITY;
-		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 0);
+		CU_ASSERT_EQUAL(ask_one(ranks, logits, 40, greedy), 39);
 	}
 }
 
-TEST(a_nan_anywhere_is_an_error_everywhere)
+/* Every rank ends with the same fault, or their next reduction would never end. */
+TEST(logits_that_are_no_numbers_are_a_fault_on_all_ranks)
 {
+	static const struct { float value; int fault; } cases[] = { { NAN, SAMPLE_NAN }, { -NAN, SAMPLE_NAN }, { INFINITY, SAMPLE_INFINITE } };
 	float logits[30] = { 0 };
-	int32_t token = -7;
-	struct sample_params p = { .temperature = 0, .top_p = 1 };
 	for (int ranks = 1; ranks <= 3; ranks++)
 		for (int place = 0; place < 30; place += 29)
-			for (int warm = 0; warm < 2; warm++) {
-				logits[place] = warm ? NAN : -NAN;
-				p.temperature = (float)warm;
-				CHECK_ERR(ask(ranks, logits, 30, p, 1, &token), WORK, "NaN");
-				CU_ASSERT_EQUAL(token, -7);
-				logits[place] = 0;
-			}
+			for (int c = 0; c < 3; c++)
+				for (int warm = 0; warm < 2; warm++) {
+					int32_t token = -7;
+					struct question q = { .logits = logits, .n_vocab = 30, .n_draws = 2, .tokens = &token,
+							      .p = { .temperature = (float)warm, .top_p = 1 } };
+					logits[place] = cases[c].value;
+					CHECK_OK(comm_inproc_run(ranks, NULL, ask_body, &q));
+					CU_ASSERT_EQUAL(q.fault, cases[c].fault);
+					CU_ASSERT_EQUAL(token, -7);
+					logits[place] = 0;
+				}
+	for (int i = 0; i < 30; i++)
+		logits[i] = -INFINITY;
+	int32_t token = -7;
+	struct question q = { .logits = logits, .n_vocab = 30, .n_draws = 1, .tokens = &token };
+	CHECK_OK(comm_inproc_run(2, NULL, ask_body, &q));
+	CU_ASSERT_EQUAL(q.fault, SAMPLE_INFINITE);
 }
 
 TEST(cuts_at_ties_go_to_the_lower_ids)
@@ -328,21 +366,218 @@ TEST(seed_and_choice_and_position_each_change_the_draws)
 	CU_ASSERT(!memcmp(base, other, sizeof base));
 }
 
+/* --- adjustments and log-probabilities, against the same in double --- */
+
+struct text { int32_t prompt[40], answer[40]; int n_prompt, n_answer; };
+
+/* HF transformers' RepetitionPenaltyLogitsProcessor, then OpenAI's formula for the other two, then biases and masks. */
+static void adjust_in_double(const float *logits, int n_vocab, const struct adjustments *a, const struct text *t, float *out)
+{
+	for (int id = 0; id < n_vocab; id++) {
+		double l = (double)logits[id];
+		int seen = 0, count = 0, may = 1;
+		for (int i = 0; i < t->n_prompt; i++)
+			seen |= t->prompt[i] == id;
+		for (int i = 0; i < t->n_answer; i++)
+			count += t->answer[i] == id;
+		if (seen || count)
+			l = l < 0 ? l * (double)a->repetition : l / (double)a->repetition;
+		l -= (double)a->frequency * count + (double)a->presence * (count > 0);
+		for (int i = 0; i < a->n_biases; i++)
+			l += a->biases[i].token == id ? (double)a->biases[i].bias : 0;
+		for (int i = 0; i < a->n_banned; i++)
+			may &= a->banned[i] != id;
+		if (a->n_mask)
+			may &= (int)(a->mask[id / 32] >> (id % 32) & 1);
+		out[id] = may ? (float)l : -INFINITY;
+	}
+}
+
+static void check_logprobs(const float *logits, int n_vocab, int n_best, int32_t token, const struct sample_logprobs *l)
+{
+	struct ranked order[MAX_VOCAB];
+	double sum = 0;
+	for (int i = 0; i < n_vocab; i++)
+		order[i] = (struct ranked){ logits[i], i };
+	qsort(order, (size_t)n_vocab, sizeof order[0], by_logit_then_id);
+	for (int i = 0; i < n_vocab; i++)
+		sum += exp((double)logits[i] - (double)order[0].logit);
+	double base = (double)order[0].logit + log(sum);
+	CU_ASSERT(fabs((double)l->chosen - ((double)logits[token] - base)) < 1e-5);
+	CU_ASSERT_EQUAL(l->n, n_best < n_vocab ? n_best : n_vocab);
+	for (int i = 0; i < l->n; i++) {
+		CU_ASSERT_EQUAL(l->best[i].token, order[i].id);
+		CU_ASSERT(fabs((double)l->best[i].logprob - ((double)order[i].logit - base)) < 1e-5);
+	}
+}
+
+/* An option each with even odds. Tokens are of a small part of the vocabulary, so that they come again. */
+struct options {
+	struct adjustments a;
+	struct text text;
+	struct token_bias biases[30];
+	int32_t banned[10];
+	uint32_t mask[MAX_VOCAB / 32];
+	struct sample_params p;
+	int n_told;              /* tokens of the answer that are told at once */
+};
+
+static void make_options(struct options *o, int n_vocab)
+{
+	int some = n_vocab < 20 ? n_vocab : 20;
+	uint32_t odds = random_u32();
+	memset(o, 0, sizeof *o);
+	o->text.n_prompt = 1 + (int)random_below(39);
+	o->text.n_answer = (int)random_below(40);
+	for (int i = 0; i < 40; i++) {
+		o->text.prompt[i] = (int32_t)random_below(some) * (n_vocab / some);
+		o->text.answer[i] = (int32_t)random_below(some) * (n_vocab / some);
+	}
+	for (int i = 0; i < 30; i++)
+		o->biases[i] = (struct token_bias){ (int32_t)random_below(n_vocab), 10 * random_float() };
+	for (int i = 0; i < 10; i++)
+		o->banned[i] = (int32_t)random_below(n_vocab);
+	for (int i = 0; i < MAX_VOCAB / 32; i++)
+		o->mask[i] = random_u32() | 1;
+	o->n_told = (int)random_below(o->text.n_answer + 1);
+	o->a = (struct adjustments){ .repetition = odds & 1 ? 1 + 0.5f * random_float() : 1, .frequency = odds & 2 ? random_float() : 0,
+				     .presence = odds & 4 ? 2 * random_float() : 0, .slot = (int32_t)random_below(3),
+				     .n_prompt = o->text.n_prompt, .n_answer = o->n_told, .n_banned = odds & 8 ? 5 : 0,
+				     .n_biases = odds & 16 ? 30 : 0, .n_mask = odds & 32 ? (n_vocab + 31) / 32 : 0,
+				     .prompt = o->text.prompt, .answer = o->text.answer, .banned = o->banned,
+				     .biases = o->biases, .mask = o->mask };
+	o->p = (struct sample_params){ .temperature = odds & 64 ? 0.7f : 0, .top_k = odds & 128 ? 12 : 0, .top_p = odds & 256 ? 0.9f : 1,
+				       .min_p = odds & 512 ? 0.02f : 0, .seed = odds, .choice = odds >> 20,
+				       .logprobs = 1 + (int32_t)random_below(SAMPLE_MAX_BEST + 1) };
+}
+
+/* The token is as good as any by the reference's own score. */
+static void check_token(const float *adjusted, int n_vocab, const struct sample_params *p, int position, int32_t token)
+{
+	long double probability[MAX_VOCAB], best = -INFINITY, score[MAX_VOCAB];
+	if (p->temperature > 0 && !reference(adjusted, n_vocab, *p, probability))
+		return;
+	for (int i = 0; i < n_vocab; i++) {
+		uint64_t bits = sampler_random(p->seed, p->choice, (uint64_t)position, (uint32_t)i);
+		long double u = ((long double)(bits >> 12) + 0.5L) / 4503599627370496.0L;
+		score[i] = p->temperature > 0 ? logl(probability[i]) - logl(-logl(u)) : (long double)adjusted[i];
+		best = score[i] > best ? score[i] : best;
+	}
+	CU_ASSERT(score[token] >= best - 1e-5L);
+}
+
+TEST(all_options_together_agree_with_double_and_between_layouts)
+{
+	enum { DRAWS = 4, ROUNDS = 120 };
+	static const int ranks[] = { 1, 2, 3, 5 };
+	for (int round = 0; round < ROUNDS; round++) {
+		int n_vocab = round % 3 ? MAX_VOCAB : 20 + (int)random_below(300);
+		float *logits = random_floats(n_vocab), adjusted[MAX_VOCAB];
+		int32_t tokens[2][DRAWS];
+		struct sample_logprobs logprobs[2][DRAWS];
+		struct options o;
+		for (int i = 0; i < n_vocab; i++)
+			logits[i] *= 6;
+		make_options(&o, n_vocab);
+		adjust_in_double(logits, n_vocab, &o.a, &o.text, adjusted);
+		memset(logprobs, 0, sizeof logprobs);
+		for (int r = 0; r < 4; r++) {
+			struct question q = { .logits = logits, .n_vocab = n_vocab, .p = o.p, .n_draws = DRAWS, .tokens = tokens[r > 0],
+					      .adjust = &o.a, .later = o.text.answer + o.n_told,
+					      .n_later = o.text.n_answer - o.n_told, .logprobs = logprobs[r > 0] };
+			CHECK_OK(comm_inproc_run(ranks[r], NULL, ask_body, &q));
+			CU_ASSERT_EQUAL_FATAL(q.fault, SAMPLE_GOOD);
+			CU_ASSERT(!r || !memcmp(tokens[0], tokens[1], sizeof tokens[0]));
+			CU_ASSERT(!r || !memcmp(logprobs[0], logprobs[1], sizeof logprobs[0]));
+		}
+		for (int i = 0; i < DRAWS; i++) {
+			CU_ASSERT(adjusted[tokens[0][i]] > -INFINITY);
+			check_token(adjusted, n_vocab, &o.p, i, tokens[0][i]);
+			check_logprobs(logits, n_vocab, o.p.logprobs - 1, tokens[0][i], &logprobs[0][i]);
+		}
+		free(logits);
+	}
+}
+
+/* Wide enough that threads share a row; ties in plenty. */
+TEST(any_number_of_threads_chooses_the_same)
+{
+	enum { WIDE = 20011, DRAWS = 12 };
+	float *logits = random_floats(WIDE);
+	for (int i = 0; i < WIDE; i++)
+		logits[i] = (float)(int)(40 * logits[i]) / 8;
+	for (int kind = 0; kind < 16; kind++) {
+		int32_t tokens[2][DRAWS];
+		for (int threads = 1; threads <= 5; threads += 2) {
+			struct question q = { .logits = logits, .n_vocab = WIDE, .n_draws = DRAWS, .tokens = tokens[threads > 1] };
+			q.p = (struct sample_params){ .temperature = kind & 8 ? 0.5f : 1.5f, .top_k = kind & 1 ? 700 : 0,
+						      .top_p = kind & 2 ? 0.7f : 1, .min_p = kind & 4 ? 0.01f : 0, .seed = 77 };
+			CU_ASSERT_EQUAL_FATAL(pool_create(threads, NULL, 0, &q.pool), ERR_OK);
+			CHECK_OK(comm_inproc_run(1, NULL, ask_body, &q));
+			CU_ASSERT(threads == 1 || !memcmp(tokens[0], tokens[1], sizeof tokens[0]));
+			pool_destroy(q.pool);
+		}
+	}
+	free(logits);
+}
+
+TEST(a_mask_that_allows_nothing_is_a_fault)
+{
+	float logits[70] = { 0 };
+	uint32_t mask[3] = { 0 };
+	int32_t token = -7;
+	struct adjustments a = { .repetition = 1, .n_mask = 3, .mask = mask };
+	for (int ranks = 1; ranks <= 3; ranks++) {
+		struct question q = { .logits = logits, .n_vocab = 70, .n_draws = 1, .tokens = &token, .adjust = &a,
+				      .p = { .temperature = 1, .top_p = 1 } };
+		mask[2] = 0;
+		CHECK_OK(comm_inproc_run(ranks, NULL, ask_body, &q));
+		CU_ASSERT_EQUAL(q.fault, SAMPLE_NONE_ALLOWED);
+		CU_ASSERT_EQUAL(token, -7);
+		mask[2] = 1u << 3;
+		CHECK_OK(comm_inproc_run(ranks, NULL, ask_body, &q));
+		CU_ASSERT_EQUAL(q.fault, SAMPLE_GOOD);
+		CU_ASSERT_EQUAL(token, 67);
+		token = -7;
+	}
+}
+
+TEST(adjustments_travel_whole_and_broken_ones_are_refused)
+{
+	struct options o;
+	struct adjustments back;
+	make_options(&o, 100);
+	o.a.n_mask = 4, o.a.n_biases = 30, o.a.n_banned = 10, o.a.n_answer = 7;
+	int64_t n = adjust_ints(&o.a);
+	int32_t *wire = room((size_t)(n + 1) * sizeof *wire);
+	adjust_pack(&o.a, wire);
+	CHECK_OK(adjust_unpack(wire, n, &back));
+	CU_ASSERT(back.repetition == o.a.repetition && back.slot == o.a.slot && back.n_prompt == o.a.n_prompt);
+	CU_ASSERT(!memcmp(back.prompt, o.a.prompt, (size_t)back.n_prompt * 4) && !memcmp(back.answer, o.a.answer, 28));
+	CU_ASSERT(!memcmp(back.banned, o.banned, 40) && !memcmp(back.biases, o.biases, 240) && !memcmp(back.mask, o.mask, 16));
+	CHECK_ERR(adjust_unpack(wire, n + 1, &back), BUG, "say that they are");
+	CHECK_ERR(adjust_unpack(wire, 3, &back), BUG, "no header");
+	free(wire);
+}
+
 TEST(no_memory_is_an_error_and_nothing_leaks)
 {
 	struct sampler *s;
-	for (int nth = 1; nth <= 4; nth++) {
+	for (int nth = 1; nth <= 13; nth++) {
 		mem_fail_at(nth);
-		CHECK_ERR(sampler_create(100, 2, &s), MEMORY, "no memory");
+		CHECK_ERR(sampler_create(&(struct sampler_size){ 100, 0, 4, 50, 2, 1 }, NULL, &s), MEMORY, "no memory");
 	}
 	mem_fail_at(0);
-	CHECK_OK(sampler_create(0, 2, &s));
+	CHECK_OK(sampler_create(&(struct sampler_size){ 0, 0, 4, 50, 2, 1 }, NULL, &s));
 	sampler_destroy(s);
 	sampler_destroy(NULL);
 }
 
 TEST_MAIN("sampler", CASE(the_generator_is_philox), CASE(greedy_takes_the_lowest_of_the_best),
-	  CASE(a_nan_anywhere_is_an_error_everywhere), CASE(cuts_at_ties_go_to_the_lower_ids),
+	  CASE(logits_that_are_no_numbers_are_a_fault_on_all_ranks), CASE(cuts_at_ties_go_to_the_lower_ids),
 	  CASE(what_is_left_is_what_one_sorted_array_says), CASE(a_draw_is_the_best_of_probability_and_noise),
 	  CASE(ten_thousand_draws_are_the_same_on_any_number_of_ranks_and_follow_the_softmax),
-	  CASE(seed_and_choice_and_position_each_change_the_draws), CASE(no_memory_is_an_error_and_nothing_leaks))
+	  CASE(seed_and_choice_and_position_each_change_the_draws), CASE(all_options_together_agree_with_double_and_between_layouts),
+	  CASE(any_number_of_threads_chooses_the_same),
+	  CASE(a_mask_that_allows_nothing_is_a_fault), CASE(adjustments_travel_whole_and_broken_ones_are_refused),
+	  CASE(no_memory_is_an_error_and_nothing_leaks))

@@ -1,14 +1,19 @@
 /* The scheduler under random traces: requests of random lengths, many of them alike in the beginning, arrive and are
  * cancelled at random times, with several steps in flight. Beside it stands a cache that knows for every place of every
  * page which beginning it was computed for: a step must find there, for each of its sequences, exactly that sequence's tokens. The
- * token that is chosen follows from the beginning alone, so each answer is known before. */
+ * token that is chosen follows from the beginning alone, so each answer is known before. And there stand the tables of the ranks that
+ * choose, which must know all of a sequence's tokens whenever its penalties need them. */
 #include "base/mem.h"
 #include "runtime/kernels.h"
 #include "runtime/schedule.h"
 #include "tests/test.h"
 
 enum { MAX_REQUESTS = 150, MAX_REPLICAS = 3, MAX_CONTEXT = 400, MAX_PAGES = 48, MAX_SEQUENCES = 12, MAX_FLIGHT = 4, WORDS = 50,
-       BASES = 3 };
+       BASES = 3, MAX_MASK = 40 };
+
+static const struct token_bias biases[ADJUST_MAX_BIASES];
+static const int32_t stop_tokens[ADJUST_MAX_BANNED];
+static const uint32_t mask[MAX_MASK] = { 0x1234 };
 
 /* One request as the test follows it. */
 struct follow {
@@ -29,6 +34,7 @@ struct trace {
 	int of_number[MAX_REQUESTS];
 	uint64_t (*cache)[MAX_PAGES][KV_PAGE_TOKENS];    /* (replicas): of a beginning, up to this token */
 	int32_t bases[BASES][MAX_CONTEXT];
+	struct { int32_t tokens[MAX_CONTEXT + 1]; int n; } told[MAX_REPLICAS][MAX_SEQUENCES];    /* what is counted in each slot */
 	uint64_t random;
 };
 
@@ -73,6 +79,14 @@ static void arrive(struct trace *t)
 	for (int64_t i = 0; i < n; i++)
 		prompt[i] = i < alike ? t->bases[base][i] : (int32_t)draw(t, WORDS);
 	f->r.prompt = prompt;
+	if (draw(t, 3) == 0)
+		f->r.repetition_penalty = 1.5f;
+	if (draw(t, 4) == 0)
+		f->r.biases = biases, f->r.n_biases = 1 + (int)draw(t, ADJUST_MAX_BIASES);
+	if (draw(t, 4) == 0)
+		f->r.stop_tokens = stop_tokens, f->r.n_stop_tokens = 1 + (int)draw(t, ADJUST_MAX_BANNED), f->r.min_tokens = draw(t, 30);
+	if (draw(t, 5) == 0)
+		f->r.mask = mask;
 	int64_t left = t->l.context - n, most = f->r.max_tokens < left ? f->r.max_tokens : left;
 	if (left < 1) {
 		CHECK_ERR(schedule_add(t->s, &f->r, &number), FIT, "leaves no room for an answer");
@@ -90,6 +104,40 @@ static void arrive(struct trace *t)
 	}
 }
 
+/* What travels with a slice that samples is what its request asks for, and the table of its slot gets to know its tokens. */
+static void check_extra(struct trace *t, const struct step *step, const struct slice *sl)
+{
+	const struct follow *f = &t->f[t->of_number[sl->sequence]];
+	const struct request *r = &f->r;
+	struct adjustments a = { .repetition = 1 };
+	int64_t known = r->n_prompt + f->made;
+	CU_ASSERT(sl->n_extra == 0 || sl->flags & SLICE_SAMPLE);
+	if (!(sl->flags & SLICE_SAMPLE))
+		return;
+	if (sl->n_extra)
+		CHECK_OK(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &a));
+	CU_ASSERT(a.n_biases == r->n_biases && a.n_banned == (f->made < r->min_tokens ? r->n_stop_tokens : 0));
+	CU_ASSERT_EQUAL(a.n_mask, r->mask ? t->l.mask_words : 0);
+	CU_ASSERT(a.n_mask == 0 || a.mask[0] == mask[0]);
+	CU_ASSERT_EQUAL(adjust_counts(&a), r->repetition_penalty > 0);
+	if (!adjust_counts(&a))
+		return;
+	CU_ASSERT_FATAL(a.slot >= 0 && a.slot < t->l.sequences);
+	int32_t *told = t->told[sl->replica][a.slot].tokens;
+	int *n = &t->told[sl->replica][a.slot].n;
+	if (a.n_prompt) {
+		CU_ASSERT_FATAL(a.n_prompt == r->n_prompt && a.n_answer == f->made);
+		memcpy(told, a.prompt, (size_t)a.n_prompt * sizeof *told);
+		memcpy(told + a.n_prompt, a.answer, (size_t)a.n_answer * sizeof *told);
+		*n = a.n_prompt + a.n_answer;
+	} else {
+		CU_ASSERT_FATAL(*n + sl->n_tokens <= MAX_CONTEXT);
+		memcpy(told + *n, step->tokens + sl->first_token, (size_t)sl->n_tokens * sizeof *told);
+		*n += sl->n_tokens;
+	}
+	CU_ASSERT(*n == known && !memcmp(told, f->tokens, (size_t)known * sizeof *told));
+}
+
 /* A slice does what a stage would: finds what is before it, and leaves its own tokens. */
 static void work_on(struct trace *t, const struct step *step, const struct slice *sl)
 {
@@ -102,6 +150,7 @@ static void work_on(struct trace *t, const struct step *step, const struct slice
 	CU_ASSERT_EQUAL(++f->flying, 1);
 	CU_ASSERT_EQUAL_FATAL(sl->n_pages, pages_of(end));
 	CU_ASSERT_EQUAL(sl->flags, end == known ? SLICE_SAMPLE : 0);
+	check_extra(t, step, sl);
 	CU_ASSERT(!memcmp(tokens, f->tokens + sl->pos, (size_t)sl->n_tokens * sizeof *tokens));
 	for (int64_t i = 0; i < end; i++) {
 		CU_ASSERT_FATAL(pages[i / 32] >= 0 && pages[i / 32] < t->l.n_pages);
@@ -169,9 +218,9 @@ static void begin(struct trace *t)
 {
 	t->l = (struct schedule_limits){ .n_replicas = 1 + (int)draw(t, MAX_REPLICAS), .n_pages = 1 + draw(t, MAX_PAGES),
 					 .sequences = 1 + draw(t, MAX_SEQUENCES), .context = 2 + draw(t, MAX_CONTEXT - 1),
-					 .in_flight = (int)draw(t, MAX_FLIGHT + 1) };
+					 .in_flight = (int)draw(t, MAX_FLIGHT + 1), .mask_words = draw(t, MAX_MASK + 1) };
 	t->l.step_tokens = t->l.sequences + draw(t, 60);
-	int64_t slices = t->l.sequences * t->l.n_replicas;
+	int64_t slices = t->l.sequences * t->l.n_replicas, extra = t->l.context + t->l.mask_words + adjust_most_ints();   /* the least */
 	for (int b = 0; b < BASES; b++)
 		for (int i = 0; i < MAX_CONTEXT; i++)
 			t->bases[b][i] = (int32_t)draw(t, WORDS);
@@ -179,7 +228,8 @@ static void begin(struct trace *t)
 	CU_ASSERT_EQUAL_FATAL(mem_alloc(MAX_REPLICAS, sizeof *t->cache, "cache", &t->cache), ERR_OK);
 	CU_ASSERT_EQUAL_FATAL(schedule_create(&t->l, &t->s), ERR_OK);
 	for (int i = 0; i < MAX_FLIGHT; i++)
-		CU_ASSERT_EQUAL_FATAL(step_create(slices, t->l.step_tokens * t->l.n_replicas, slices * pages_of(t->l.context),
+		CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ slices, t->l.step_tokens * t->l.n_replicas, slices * pages_of(t->l.context),
+							  extra * t->l.n_replicas },
 						  &t->steps[i]), ERR_OK);
 }
 
@@ -309,7 +359,7 @@ TEST(a_short_prompt_does_not_wait_for_long_ones)
 	static int32_t prompts[9][4000], answers[9][100];
 	struct schedule *s = make(2000, 16, 4200, 512);
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(16, 512, 4000, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 16, 512, 4000, 0 }, &step), ERR_OK);
 	for (int i = 0; i < 8; i++) {
 		prompts[i][0] = i;
 		add(s, prompts[i], 4000, 100, answers[i]);
@@ -330,7 +380,7 @@ TEST(a_long_prompt_is_not_starved_by_short_ones)
 	struct schedule *s = make(40, 8, 1100, 64);
 	struct step *step;
 	int n_shorts = 0, steps = 0;
-	CU_ASSERT_EQUAL_FATAL(step_create(8, 64, 400, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 8, 64, 400, 0 }, &step), ERR_OK);
 	int32_t number = add(s, long_prompt, 1000, 4, answers[400]);
 	for (int got = 0; !got; steps++) {
 		for (int k = 0; k < 3 && n_shorts < 400; k++, n_shorts++) {
@@ -361,7 +411,7 @@ TEST(equal_prompts_are_computed_once)
 	struct schedule *s = make(32, 4, 150, 128);
 	struct schedule_counts counts;
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(4, 128, 32, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 4, 128, 32, 0 }, &step), ERR_OK);
 	for (int i = 0; i < 70; i++)
 		prompt[i] = i;
 	for (int i = 0; i < 3; i++) {
@@ -387,7 +437,7 @@ TEST(a_request_that_must_wait_is_not_passed)
 	static int32_t answers[3][4];
 	struct schedule *s = make(8, 4, 200, 192);
 	struct step *step;
-	CU_ASSERT_EQUAL_FATAL(step_create(4, 192, 32, &step), ERR_OK);
+	CU_ASSERT_EQUAL_FATAL(step_create(&(struct step_room){ 4, 192, 32, 0 }, &step), ERR_OK);
 	int32_t a = add(s, first, 128, 3, answers[0]), b = add(s, second, 160, 1, answers[1]);
 	add(s, third, 5, 1, answers[2]);
 	for (int i = 0; i < 3; i++) {
