@@ -27,13 +27,16 @@ struct worker {
 	int index;
 	unsigned char before[LINE];
 	_Atomic unsigned done;    /* the last run that this worker has finished */
+	unsigned char between[LINE];
+	_Atomic uint64_t taken;   /* of its part (thread 0's stands in workers[0]): in which run, how many units from its beginning,
+				     how many from its end: 32, 16 and 16 bits */
 	unsigned char behind[LINE];
 };
 
 struct pool {
 	int n_threads;
 	int n_started;
-	struct worker *workers;   /* 1 .. n_threads-1 */
+	struct worker *workers;   /* (n_threads), the first without a thread */
 	unsigned char before[LINE];
 	pool_work *work;
 	void *arg;
@@ -168,6 +171,7 @@ enum err pool_create(int n_threads, const int *cpus, int n_cpus, struct pool **o
 void pool_run(struct pool *p, pool_work *work, void *arg)
 {
 	if (p->n_threads == 1) {
+		atomic_fetch_add_explicit(&p->epoch, 1, memory_order_relaxed);
 		work(arg, 0, 1);
 		return;
 	}
@@ -180,6 +184,48 @@ void pool_run(struct pool *p, pool_work *work, void *arg)
 		if (!spin_until(&p->workers[i].done, epoch, &p->spins))
 			for (unsigned round = 0; atomic_load_explicit(&p->workers[i].done, memory_order_acquire) != epoch;)
 				clock_wait(&round);
+}
+
+/* Takes some of a part's units, from its beginning or its end, and gives their number. What another run has left there counts as
+ * none taken. */
+static int take_units(_Atomic uint64_t *taken, unsigned epoch, int units, int several, int from_end, int *first)
+{
+	uint64_t was = atomic_load_explicit(taken, memory_order_relaxed), now;
+	for (;;) {
+		now = was >> 32 == epoch ? was : (uint64_t)epoch << 32;
+		int begin = (int)(now >> 16 & 0xffff), left = units - begin - (int)(now & 0xffff);
+		int n = several == 0 ? left : (left + 1) / 2;
+		if (left == 0)
+			return 0;
+		if (several && n > several)
+			n = n / several * several;
+		*first = from_end ? begin + left - n : begin;
+		now += from_end ? (uint64_t)n : (uint64_t)n << 16;
+		if (atomic_compare_exchange_weak_explicit(taken, &was, now, memory_order_relaxed, memory_order_relaxed))
+			return n;
+	}
+}
+
+int pool_take(struct pool *p, int64_t n, int64_t unit, int several, int thread, int64_t *begin, int64_t *end)
+{
+	enum { MOST_UNITS = 0xffff };   /* in a part: what 16 bits count */
+	unsigned epoch = atomic_load_explicit(&p->epoch, memory_order_relaxed);
+	int owners = several ? p->n_threads : 1;
+	while (n / unit / p->n_threads >= MOST_UNITS)
+		unit *= 2;
+	for (int i = 0, first; i < owners; i++) {
+		int owner = (thread + i) % p->n_threads;
+		int64_t from, to;
+		pool_part(n, unit, owner, p->n_threads, &from, &to);
+		int units = (int)((to - from + unit - 1) / unit);
+		int taken = take_units(&p->workers[owner].taken, epoch, units, several, i > 0, &first);
+		if (taken == 0)
+			continue;
+		*begin = from + first * unit;
+		*end = *begin + taken * unit < to ? *begin + taken * unit : to;
+		return 1;
+	}
+	return 0;
 }
 
 int pool_threads(const struct pool *p) { return p->n_threads; }

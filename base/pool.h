@@ -29,4 +29,10 @@ static inline void pool_part(int64_t n, int64_t unit, int thread, int n_threads,
 		*end = n;
 }
 
+/* Work that waits for memory, which serves some threads faster than others: a thread takes half of what is left of its part, then
+ * half of that, and so on, and when nothing is left, from the ends of others' parts. Within `work`, until it gives 0: the next
+ * piece of 0..n, in whole units, of `several` units where there are as many. One such round in a pool_run, with the same
+ * n, unit and several in all threads. several 0: a thread gets what pool_part says, once. */
+int pool_take(struct pool *p, int64_t n, int64_t unit, int several, int thread, int64_t *begin, int64_t *end);
+
 #endif

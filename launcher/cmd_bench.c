@@ -16,7 +16,7 @@ enum { ROUNDS = 3, DEFAULT_PROMPT = 128, DEFAULT_NEW = 64 };
 struct row {
 	int64_t sequences, prompt_tokens, new_tokens;
 	double prefill[ROUNDS], decode[ROUNDS];   /* tokens/s, sorted */
-	double share;                             /* of the read bandwidth, in decode; 0: not known */
+	double shares[ROUNDS];                    /* of the read bandwidth around the round, in decode; sorted; 0: not known */
 	double share_of_arithmetic;               /* in prefill; likewise */
 };
 
@@ -26,6 +26,10 @@ struct bench {
 	struct comm *world;
 	enum arithmetic arithmetic;
 	struct limits limits;                     /* of all ranks together */
+	struct read_probe *probe;                 /* this rank's */
+	double read_gbps, best_read_gbps;         /* of all ranks together: now, at best in this run */
+	uint64_t probe_bytes, cache_bytes;        /* of all ranks together; 0: no caches known */
+	double token_bytes;                       /* of weights that one token of one sequence reads, over all ranks */
 	int64_t prompt_tokens, new_tokens;
 	struct recipe_list counts;
 	struct row *rows;
@@ -149,64 +153,107 @@ static double seconds_per_token(const struct bench *b, const struct session *s)
 	return seconds;
 }
 
+/* What memory gives now, all ranks at the same time. */
+static enum err measure_read(struct bench *b)
+{
+	TRY(comm_barrier(b->world));
+	uint64_t kbps = (uint64_t)(read_probe_run(b->probe) * 1e6);    /* integers can be summed over ranks */
+	TRY(comm_allreduce(b->world, &kbps, 1, COMM_U64, COMM_SUM));
+	b->read_gbps = (double)kbps / 1e6;
+	if (b->read_gbps > b->best_read_gbps)
+		b->best_read_gbps = b->read_gbps;
+	return ERR_OK;
+}
+
+/* Memory's speed changes within seconds where others use it too, so each round is held against what was measured just before
+ * and just after it. */
 static enum err run_row(struct bench *b, struct session *s, struct row *row)
 {
 	int replicas = s->plan.layout.dp;
+	double per_replica = (double)row->sequences / replicas, context = (double)row->prompt_tokens + (double)row->new_tokens / 2;
+	double step_bytes = bytes_per_step(s, per_replica < 1 ? 1 : per_replica, context) * (per_replica < 1 ? 1 : replicas);
 	for (int round = -1; round < ROUNDS; round++) {   /* the first one only warms up */
-		double prefill, decode;
-		TRY(run_round(b, s, row->sequences, &prefill, &decode));
-		row->prefill[round < 0 ? 0 : round] = prefill;
-		row->decode[round < 0 ? 0 : round] = decode;
+		int at = round < 0 ? 0 : round;
+		double before = b->read_gbps;
+		TRY(run_round(b, s, row->sequences, &row->prefill[at], &row->decode[at]));
+		TRY(measure_read(b));
+		row->shares[at] = row->decode[at] / (double)row->sequences * step_bytes / 1e9 / ((before + b->read_gbps) / 2);
 	}
 	qsort(row->prefill, ROUNDS, sizeof(double), by_value);
 	qsort(row->decode, ROUNDS, sizeof(double), by_value);
-	double per_replica = (double)row->sequences / replicas;
-	double steps = row->decode[ROUNDS / 2] / (double)row->sequences;
-	double context = (double)row->prompt_tokens + (double)row->new_tokens / 2;
-	double gbps = steps * bytes_per_step(s, per_replica < 1 ? 1 : per_replica, context) * (per_replica < 1 ? 1 : replicas) / 1e9;
-	row->share = b->limits.read_gbps > 0 ? gbps / b->limits.read_gbps : 0;
+	qsort(row->shares, ROUNDS, sizeof(double), by_value);
 	row->share_of_arithmetic = row->prefill[ROUNDS / 2] * seconds_per_token(b, s);
 	return ERR_OK;
 }
 
 static enum err measure_limits(struct bench *b, struct session *s)
 {
-	/* whole 1e-6 GB/s, as integers can be summed over ranks */
-	uint64_t sums[4];
+	uint64_t sums[3], bytes;
 	struct limits mine;
+	const struct cluster *c = &s->place.cluster;
+	int rank = comm_rank(b->world);
 	TRY(comm_barrier(b->world));
 	enum err e = limits_measure(s->pool, s->kernels, &mine);
+	if (!e)
+		e = read_probe_create(s->pool, s->kernels, limits_cache_bytes(&s->plan, c, rank),
+				      limits_spare_bytes(&s->plan, c, rank), &b->probe);
 	TRY(comm_agree(b->world, e));
-	const double each[4] = { mine.read_gbps, mine.f32_gops, mine.int8_gops, mine.bf16_gops };
-	for (int i = 0; i < 4; i++)
+	const double each[3] = { mine.f32_gops, mine.int8_gops, mine.bf16_gops };
+	for (int i = 0; i < 3; i++)
 		sums[i] = (uint64_t)(each[i] * 1e6);
-	TRY(comm_allreduce(b->world, sums, 4, COMM_U64, COMM_SUM));
-	b->limits = (struct limits){ .read_gbps = (double)sums[0] / 1e6, .f32_gops = (double)sums[1] / 1e6,
-				     .int8_gops = (double)sums[2] / 1e6, .bf16_gops = (double)sums[3] / 1e6 };
-	return ERR_OK;
+	TRY(comm_allreduce(b->world, sums, 3, COMM_U64, COMM_SUM));
+	b->limits = (struct limits){ .f32_gops = (double)sums[0] / 1e6, .int8_gops = (double)sums[1] / 1e6,
+				     .bf16_gops = (double)sums[2] / 1e6 };
+	bytes = read_probe_bytes(b->probe);
+	TRY(comm_allreduce(b->world, &bytes, 1, COMM_U64, COMM_SUM));
+	b->probe_bytes = bytes;
+	b->cache_bytes = limits_cache_bytes(&s->plan, c, -1);
+	b->token_bytes = bytes_per_step(s, 1, 0);
+	return measure_read(b);
 }
+
+/* By so much that most of it comes from memory. Unknown caches are taken for small. */
+static int probe_exceeds_caches(const struct bench *b) { return b->probe_bytes >= 2 * b->cache_bytes; }
+static int weights_exceed_caches(const struct bench *b) { return b->token_bytes > (double)b->cache_bytes; }
 
 static enum err print_json(const struct bench *b, const struct session *s)
 {
 	json_t *rows = json_array();
 	for (int i = 0; i < b->counts.n; i++) {
 		const struct row *r = &b->rows[i];
-		json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:[f,f],s:[f,f]}", "sequences", (json_int_t)r->sequences,
+		json_array_append_new(rows, json_pack("{s:I,s:I,s:I,s:f,s:f,s:f,s:f,s:[f,f],s:[f,f],s:[f,f]}", "sequences", (json_int_t)r->sequences,
 				"prompt_tokens", (json_int_t)r->prompt_tokens, "new_tokens", (json_int_t)r->new_tokens,
 				"prefill_tokens_per_s", r->prefill[ROUNDS / 2], "decode_tokens_per_s", r->decode[ROUNDS / 2],
-				"share_of_read_bandwidth", r->share, "share_of_arithmetic", r->share_of_arithmetic, "prefill_spread", r->prefill[0], r->prefill[ROUNDS - 1],
-				"decode_spread", r->decode[0], r->decode[ROUNDS - 1]));
+				"share_of_read_bandwidth", r->shares[ROUNDS / 2], "share_of_arithmetic", r->share_of_arithmetic,
+				"prefill_spread", r->prefill[0], r->prefill[ROUNDS - 1], "decode_spread", r->decode[0],
+				r->decode[ROUNDS - 1], "share_of_read_bandwidth_spread", r->shares[0], r->shares[ROUNDS - 1]));
 	}
 	const struct limits *l = &b->limits;
-	json_t *limits = json_pack("{s:f,s:f,s:f,s:f}", "read_gbps", l->read_gbps, "f32_gops", l->f32_gops, "int8_gops",
-				   l->int8_gops, "bf16_gops", l->bf16_gops);
-	json_t *object = json_pack("{s:s,s:s,s:o,s:f,s:{s:i,s:i,s:i,s:i,s:i},s:o}", "cpu",
+	json_t *limits = json_pack("{s:f,s:f,s:f,s:f,s:I,s:I,s:b}", "read_gbps", b->best_read_gbps, "f32_gops", l->f32_gops, "int8_gops",
+				   l->int8_gops, "bf16_gops", l->bf16_gops, "read_probe_bytes", (json_int_t)b->probe_bytes,
+				   "cache_bytes", (json_int_t)b->cache_bytes, "read_exceeds_caches", probe_exceeds_caches(b));
+	json_t *object = json_pack("{s:s,s:s,s:o,s:I,s:b,s:f,s:{s:i,s:i,s:i,s:i,s:i},s:o}", "cpu",
 			s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, "kernels", s->kernels->name, "limits", limits,
-			"load_s", s->load_s, "layout", "ranks", s->plan.n_ranks, "tp", s->plan.layout.tp, "pp", s->plan.layout.pp,
-			"ep", s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
+			"token_weights_bytes", (json_int_t)b->token_bytes, "weights_exceed_caches", weights_exceed_caches(b), "load_s", s->load_s,
+			"layout", "ranks", s->plan.n_ranks, "tp", s->plan.layout.tp, "pp", s->plan.layout.pp, "ep",
+			s->plan.layout.ep, "dp", s->plan.layout.dp, "rows", rows);
 	if (!object)
 		return ERR(MEMORY, "no memory for the JSON report");
 	return report_print_json(object);
+}
+
+static void print_caches(const struct bench *b, struct bytes *to)
+{
+	double caches = (double)b->cache_bytes / 1e6;
+	if (b->cache_bytes)
+		bytes_printf(to, "weights exceed caches: %s (a token reads %.0f MB, the caches hold %.0f MB)%s\n",
+			     weights_exceed_caches(b) ? "yes" : "no", b->token_bytes / 1e6, caches,
+			     weights_exceed_caches(b) ? "" : "; the share of the read bandwidth says little");
+	else
+		bytes_printf(to, "weights exceed caches: not known (a token reads %.0f MB)\n", b->token_bytes / 1e6);
+	if (!probe_exceeds_caches(b))
+		bytes_printf(to, "no room to measure memory: the reads are of %.0f MB, beside %.0f MB of caches\n",
+			     (double)b->probe_bytes / 1e6, caches);
 }
 
 static enum err print_text(const struct bench *b, const struct session *s)
@@ -216,8 +263,9 @@ static enum err print_text(const struct bench *b, const struct session *s)
 	bytes_printf(&text, "%s; kernels %s; %d rank%s of %d thread%s; loaded in %.2f s\n",
 		     s->place.cluster.nodes[s->plan.ranks[0].member.node].cpu_model, s->kernels->name, s->plan.n_ranks,
 		     s->plan.n_ranks == 1 ? "" : "s", pool_threads(s->pool), pool_threads(s->pool) == 1 ? "" : "s", s->load_s);
-	bytes_printf(&text, "at best: reads %.1f GB/s; f32 %.0f, bf16 %.0f, int8 %.0f G op/s\n", l->read_gbps, l->f32_gops,
+	bytes_printf(&text, "at best: reads %.1f GB/s; f32 %.0f, bf16 %.0f, int8 %.0f G op/s\n", b->best_read_gbps, l->f32_gops,
 		     l->bf16_gops, l->int8_gops);
+	print_caches(b, &text);
 	bytes_printf(&text, "%9s %7s %5s  %18s %17s %13s  %18s %17s  %s\n", "sequences", "prompt", "new", "prefill tokens/s", "(spread)",
 		     "of arithmetic", "decode tokens/s", "(spread)", "of read bandwidth");
 	for (int i = 0; i < b->counts.n; i++) {
@@ -227,7 +275,7 @@ static enum err print_text(const struct bench *b, const struct session *s)
 		snprintf(decode, sizeof decode, "(%.1f-%.1f)", r->decode[0], r->decode[ROUNDS - 1]);
 		bytes_printf(&text, "%9lld %7lld %5lld  %18.1f %17s %11.0f %%  %18.1f %17s  %.0f %%\n", (long long)r->sequences,
 			     (long long)r->prompt_tokens, (long long)r->new_tokens, r->prefill[ROUNDS / 2], prefill,
-			     100 * r->share_of_arithmetic, r->decode[ROUNDS / 2], decode, 100 * r->share);
+			     100 * r->share_of_arithmetic, r->decode[ROUNDS / 2], decode, 100 * r->shares[ROUNDS / 2]);
 	}
 	enum err e = text.error ? text.error : print_out(bytes_text(&text), text.size);
 	bytes_free(&text);
@@ -249,6 +297,7 @@ static enum err run_all(struct bench *b, struct session *s)
 		e = b->o->json ? print_json(b, s) : print_text(b, s);
 	e = comm_agree(b->world, e);
 free_rows:
+	read_probe_destroy(b->probe);
 	mem_free(b->rows);
 	return e;
 }

@@ -55,6 +55,21 @@ void stage_run_rows(struct stage *s, int64_t n, int64_t row_values, pool_work *w
 		pool_run(s->pool, work, arg);
 }
 
+/* How the threads share products with matrices of so many bytes (pool_take): the rows of a unit, and how many units go together.
+ * Few tokens wait for memory; panels go four at a time, of long rows also by one. Else each thread has its own part. */
+struct sharing { int64_t unit; int several; };
+
+static struct sharing share_out(const struct stage *s, int64_t n_tokens, int64_t rows, int64_t bytes, int64_t unit)
+{
+	enum { FEW_TOKENS = 4, PANELS = 4, LARGE_BYTES = 1 << 20, LONG_BYTES = 128 << 10 };
+	if (n_tokens > FEW_TOKENS || bytes / pool_threads(s->pool) < LARGE_BYTES)
+		return (struct sharing){ unit, 0 };
+	int64_t panels = PANELS * PANEL_ROWS;
+	return bytes / rows * panels > LONG_BYTES && unit <= PANEL_ROWS ? (struct sharing){ PANEL_ROWS, PANELS } : (struct sharing){ panels, 1 };
+}
+
+static int64_t matrix_bytes(const struct weight *w) { return rank_weights_part_bytes(w, 1); }
+
 /* --- batch --- */
 
 static void gather_rows(struct stage *s, const struct step *step)
@@ -265,9 +280,9 @@ static void store_columns(const struct region *r, int is_key, int64_t begin, int
 	}
 }
 
-static void qkv_part(void *arg, int thread, int n_threads)
+/* Rows [from, to) of [q | k | v]. */
+static void qkv_rows(const struct region *r, int thread, int64_t from, int64_t to)
 {
-	struct region *r = arg;
 	struct stage *s = r->s;
 	struct act_rows x = stage_normed(s);
 	const struct { enum slot w, bias; float *out; int64_t width; } parts[] = {
@@ -275,10 +290,7 @@ static void qkv_part(void *arg, int thread, int n_threads)
 		{ SLOT_K, SLOT_K_BIAS, s->key, kv_width(s) },
 		{ SLOT_V, SLOT_V_BIAS, s->value, kv_width(s) },
 	};
-	int64_t unit = 1, first = 0;
-	for (int i = 0; i < 3; i++)
-		unit = stage_unit(&r->w->w[parts[i].w]) > unit ? stage_unit(&r->w->w[parts[i].w]) : unit;
-	int64_t from = qkv_cut(s, unit, thread, n_threads), to = qkv_cut(s, unit, thread + 1, n_threads);
+	int64_t first = 0;
 	for (int i = 0; i < 3; first += parts[i++].width) {
 		int64_t begin = from > first ? from - first : 0, end = to - first < parts[i].width ? to - first : parts[i].width;
 		if (begin >= end)
@@ -288,6 +300,23 @@ static void qkv_part(void *arg, int thread, int n_threads)
 		if (parts[i].w != SLOT_Q)
 			store_columns(r, parts[i].w == SLOT_K, begin, end);
 	}
+}
+
+static void qkv_part(void *arg, int thread, int n_threads)
+{
+	static const enum slot slots[] = { SLOT_Q, SLOT_K, SLOT_V };
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t unit = 1, bytes = 0, begin, end;
+	for (int i = 0; i < 3; i++) {
+		unit = stage_unit(&r->w->w[slots[i]]) > unit ? stage_unit(&r->w->w[slots[i]]) : unit;
+		bytes += matrix_bytes(&r->w->w[slots[i]]);
+	}
+	int64_t rows = q_width(s) + 2 * kv_width(s);
+	struct sharing share = share_out(s, s->n_rows, rows, bytes, unit);
+	int n = share.several ? (int)((rows + share.unit - 1) / share.unit) : n_threads;
+	while (pool_take(s->pool, n, 1, share.several, thread, &begin, &end))
+		qkv_rows(r, thread, qkv_cut(s, unit, (int)begin, n), qkv_cut(s, unit, (int)end, n));
 }
 
 /* Rows of one sequence from b on, at most `most`: they follow each other in the batch. */
@@ -369,14 +398,16 @@ static void fixed_part(void *arg, int thread, int n_threads)
 {
 	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, C = s->m->n_embd;
+	int64_t begin, end, C = s->m->n_embd, rows = range_size(r->out);
 	int64_t *bad = s->bad + thread * s->limits.step_tokens;
-	pool_part(range_size(r->out), stage_unit(r->matrix), thread, n_threads, &begin, &end);
+	struct sharing share = share_out(s, s->n_rows, rows, matrix_bytes(r->matrix), stage_unit(r->matrix));
+	(void)n_threads;
 	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
-	for (int64_t b = 0; b < s->n_rows; b++)
-		memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
-	stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin,
-			    bad);
+	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end)) {
+		for (int64_t b = 0; b < s->n_rows; b++)
+			memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
+		stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
+	}
 }
 
 /* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
@@ -470,21 +501,31 @@ static enum err attention(struct stage *s, const struct layer_weights *w, const 
 
 /* --- dense FFN --- */
 
-static void gate_up_part(void *arg, int thread, int n_threads)
+/* Columns [begin, end) of gate and up, activated and quantised. */
+static void gate_up_columns(const struct region *r, int thread, int64_t begin, int64_t end)
 {
-	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, F = range_size(s->shard.ffn);
+	int64_t F = range_size(s->shard.ffn);
 	struct act_rows x = stage_normed(s);
-	pool_part(F, PACK_BLOCK, thread, n_threads, &begin, &end);
 	stage_product(s, thread, &r->w->w[SLOT_GATE], begin, end, r->w->vector[SLOT_GATE_BIAS], &x, s->n_rows, s->gate, F);
 	stage_product(s, thread, &r->w->w[SLOT_UP], begin, end, r->w->vector[SLOT_UP_BIAS], &x, s->n_rows, s->up, F);
 	for (int64_t b = 0; b < s->n_rows; b++) {
 		float *gate = s->gate + b * F + begin;
 		s->k->silu_mul(gate, s->up + b * F + begin, end - begin);
-		if (s->limits.int8_rows && !s->shard.gather_ffn && begin < end)   /* whole blocks: begin is on one */
+		if (s->limits.int8_rows && !s->shard.gather_ffn)   /* whole blocks: begin is on one */
 			s->k->quantize(gate, end - begin, s->gate8 + b * act_blocks(F) + begin / PACK_BLOCK);
 	}
+}
+
+static void gate_up_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	int64_t begin, end, F = range_size(s->shard.ffn);
+	struct sharing share = share_out(s, s->n_rows, F, matrix_bytes(&r->w->w[SLOT_GATE]) + matrix_bytes(&r->w->w[SLOT_UP]), PACK_BLOCK);
+	(void)n_threads;
+	while (pool_take(s->pool, F, share.unit, share.several, thread, &begin, &end))
+		gate_up_columns(r, thread, begin, end);
 }
 
 /* The FFN of the rows that are normed in s->h; then they are normed for what follows. */
@@ -524,19 +565,15 @@ static enum err layers(struct stage *s)
 
 /* --- head and sampling --- */
 
-/* A thread's logits, some rows of the matrix at a time; while they are in its cache, their part of each row's digest and its
- * best key. */
-static void head_part(void *arg, int thread, int n_threads)
+/* Logits [begin, end), some rows of the matrix at a time; while they are in this thread's cache, their part of each row's digest
+ * and its best key. */
+static void head_rows(const struct region *r, int thread, int64_t begin, int64_t end)
 {
 	enum { AT_ONCE = 1024 };   /* rows of the matrix, whole panels */
-	struct region *r = arg;
 	struct stage *s = r->s;
-	int64_t begin, end, V = range_size(s->shard.vocab), first = s->shard.vocab.begin;
+	int64_t V = range_size(s->shard.vocab), first = s->shard.vocab.begin;
 	struct act_rows x = stage_normed(s);
 	struct choosing *own = s->choosing + thread * s->logits_rows;
-	pool_part(V, stage_unit(&s->weights->head), thread, n_threads, &begin, &end);
-	for (int64_t b = 0; b < r->n; b++)
-		own[b].digest = own[b].key = 0;
 	for (int64_t v = begin, n; v < end; v += n) {
 		n = end - v < AT_ONCE ? end - v : AT_ONCE;
 		stage_product(s, thread, &s->weights->head, v, v + n, NULL, &x, r->n, s->logits, V);
@@ -547,6 +584,20 @@ static void head_part(void *arg, int thread, int n_threads)
 			own[b].key = key > own[b].key ? key : own[b].key;
 		}
 	}
+}
+
+static void head_part(void *arg, int thread, int n_threads)
+{
+	struct region *r = arg;
+	struct stage *s = r->s;
+	const struct weight *w = &s->weights->head;
+	int64_t begin, end, V = range_size(s->shard.vocab);
+	struct sharing share = share_out(s, r->n, V, matrix_bytes(w), stage_unit(w));
+	(void)n_threads;
+	for (int64_t b = 0; b < r->n; b++)
+		s->choosing[thread * s->logits_rows + b] = (struct choosing){ 0 };
+	while (pool_take(s->pool, V, share.unit, share.several, thread, &begin, &end))
+		head_rows(r, thread, begin, end);
 }
 
 /* s->logits (n, V/tp) of n rows of x, s->picked, in their order. */

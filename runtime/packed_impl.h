@@ -306,6 +306,7 @@ INLINE void packed_run(run_sums acc, enum wtype type, int wide, int n_panels, in
 		       int64_t panel_bytes, int64_t from, int64_t to, const struct act_block *x, int64_t ldx)
 {
 	const int bits = pack_bits(type), n_halves = type == WTYPE_Q6_K ? 2 : 1, n_groups = PACK_GROUPS / n_halves;
+	const int64_t block_bytes = pack_unit_at(type, pack_unit_blocks(type)) / pack_unit_blocks(type);   /* at most bits + 1 lines */
 	for (int q = 0; q < n_panels; q++)
 		for (int t = 0; t < n_tokens; t++)
 			acc[q][t] = part_zero();
@@ -314,7 +315,7 @@ INLINE void packed_run(run_sums acc, enum wtype type, int wide, int n_panels, in
 		const struct act_block *xs = x + b;
 		part scale[MAX_PANELS][2];
 		if (!wide) {
-			const unsigned char *ahead = at + PREFETCH_BYTES;
+			const unsigned char *ahead = panel + b * block_bytes + PREFETCH_BYTES;   /* of heads too: every line once */
 			if (n_panels > 1 && ahead - panel >= panel_bytes)
 				ahead += (n_panels - 1) * panel_bytes;
 			for (int q = 0; q < n_panels; q++)
@@ -526,13 +527,13 @@ static int64_t chunk_tokens(const struct weight *w)
 }
 
 /* What n tokens take at a time of n_rows rows that are left. With 5 and 6 bits a block of several panels as they are packed needs
- * too many registers. */
+ * too many registers for more than one token. */
 static enum panel_kind panels_for(enum pack_form form, int64_t n, int64_t n_rows)
 {
 	int is_plain = form == PACK_U4 || form == PACK_U8;
 	if (n >= WIDE_TOKENS)
 		return PACKED_PAIR_TOKENS && n_rows > PANEL_ROWS ? WIDE_PAIR : WIDE_PANEL;
-	if (is_plain && n <= GROUP_TOKENS && n_rows > (GROUP_PANELS - 1) * PANEL_ROWS)
+	if ((is_plain ? n <= GROUP_TOKENS : n == 1 && GROUP_TOKENS > 1) && n_rows > (GROUP_PANELS - 1) * PANEL_ROWS)
 		return PACKED_GROUP;
 	if (is_plain && n > GROUP_TOKENS && n <= PACKED_PAIR_TOKENS && n_rows > PANEL_ROWS)
 		return PACKED_PAIR;

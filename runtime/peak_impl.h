@@ -9,7 +9,7 @@ enum { PEAK_PLANES = 2, PEAK_TOKENS = PACKED_PAIR_TOKENS };
 #else
 enum { PEAK_PLANES = 1, PEAK_TOKENS = PACKED_TILE_TOKENS };
 #endif
-enum { READ_STREAMS = 16, READ_AT_ONCE = KERNEL_READ_UNIT / READ_STREAMS, READ_AHEAD = 4096 };
+enum { READ_STREAMS = 8, READ_AT_ONCE = KERNEL_READ_UNIT / READ_STREAMS, READ_AHEAD = 4096 };
 
 static int64_t peak_int8(int64_t rounds)
 {
@@ -44,28 +44,42 @@ static int64_t peak_int8(int64_t rounds)
 	return rounds * PACK_GROUPS * PEAK_TOKENS * PEAK_PLANES * 2 * (int64_t)sizeof bytes;
 }
 
-/* Without instructions for bf16 these are the fused multiply-adds of floats. */
+/* As in a tile, a pair of activations is loaded for two registers of weights. */
 static int64_t peak_bf16(int64_t rounds)
 {
-	enum { SUMS = 12 / PARTS, PART_FLOATS = LANES / PARTS };
-	float x[2][SUMS][LANES], out[LANES];
-	part sum[SUMS], ones;
-	for (int i = 0; i < SUMS * LANES; i++) {
-		x[0][i / LANES][i % LANES] = 1.0f;
-		x[1][i / LANES][i % LANES] = -1.0f;
+	enum { STRIPS = 2, SUMS = BF16_MAX_1 };
+	bf16_pair x[2][SUMS][8];
+	float lanes[2][LANES];
+	unsigned char bytes[PAIR_BYTES];
+	bf16_weights w[STRIPS];
+	bf16_sums sum[STRIPS][SUMS];
+	for (int i = 0; i < PAIR_BYTES; i++)       /* 1 or a little less */
+		bytes[i] = i % 2 ? 0x3f : (unsigned char)(0x80 - i / 32);
+	for (int l = 0; l < LANES; l++) {
+		lanes[0][l] = 1.0f;
+		lanes[1][l] = -1.0f;
 	}
-	ones = part_load(x[0][0]);
-	for (int i = 0; i < SUMS; i++)
-		sum[i] = part_zero();
+	for (int i = 0; i < 2; i++)
+		for (int t = 0; t < SUMS; t++)
+			bf16_round16(lanes[i], x[i][t]);
+	for (int q = 0; q < STRIPS; q++) {
+		w[q] = bf16_weights_load(bytes + q * (PAIR_BYTES - BF16_LANES * 4));
+		for (int t = 0; t < SUMS; t++)
+			sum[q][t] = bf16_sums_load(lanes[q]);
+	}
 	for (int64_t round = 0; round < rounds; round++)
-		for (int i = 0; i < SUMS; i++)
-			sum[i] = part_fma(ones, part_load(x[round % 2][i]), sum[i]);
-	for (int i = 0; i < SUMS; i++) {
-		part_store(out, sum[i]);
-		volatile float used = out[0];
-		(void)used;
-	}
-	return rounds * SUMS * PART_FLOATS * 2;
+		for (int t = 0; t < SUMS; t++) {
+			bf16_spread xs = bf16_pair_load(x[round % 2][t]);
+			for (int q = 0; q < STRIPS; q++)
+				sum[q][t] = bf16_add(sum[q][t], w[q], xs);
+		}
+	for (int q = 0; q < STRIPS; q++)
+		for (int t = 0; t < SUMS; t++) {
+			bf16_sums_store(lanes[0], sum[q][t]);
+			volatile float used = lanes[0][0];
+			(void)used;
+		}
+	return rounds * STRIPS * SUMS * BF16_LANES * 4;
 }
 
 static uint64_t read_all(const unsigned char *from, int64_t bytes)

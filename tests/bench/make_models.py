@@ -3,6 +3,7 @@
 
     mixtral-690m    16 experts of which a token takes 2, hidden 1024, expert FFN 1024, 12 layers, 16 heads, 8 kv heads
     dense-1024      hidden 1024, FFN 2816, 16 layers, 16 heads, 8 kv heads
+    dense-2048      hidden 2048, FFN 8192, 22 layers, 32 heads, 8 kv heads: 1.4 G parameters, more than any cache holds
 
 Every width is a multiple of 256, so a K-quant file holds that K-quant and no stand-in. The tokenizer comes from the file given (any
 llama GGUF, as SmolLM2's); the seed is fixed, so a file is the same wherever it is made. Each model is written once in BF16; the other
@@ -24,6 +25,7 @@ ATTENTION_SCALE = 0.1    # attention averages over positions: at full size it ma
 MODELS = {
     "mixtral-690m": dict(hidden=1024, ffn=1024, layers=12, heads=16, kv_heads=8, experts=16, used=2),
     "dense-1024": dict(hidden=1024, ffn=2816, layers=16, heads=16, kv_heads=8, experts=0, used=0),
+    "dense-2048": dict(hidden=2048, ffn=8192, layers=22, heads=32, kv_heads=8, experts=0, used=0),
 }
 TYPES = {"Q4_0": (lc.LLAMA_FTYPE_MOSTLY_Q4_0, False), "Q4_1": (lc.LLAMA_FTYPE_MOSTLY_Q4_1, False),
          "Q8_0": (lc.LLAMA_FTYPE_MOSTLY_Q8_0, False), "Q4_K": (lc.LLAMA_FTYPE_MOSTLY_Q4_K_S, True),

@@ -1,6 +1,7 @@
 /* labels: unit
  * What everything stands on: errors, memory, byte strings, JSON, files, the pool. */
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -157,6 +158,49 @@ TEST(a_pool_does_every_item_once)
 	}
 }
 
+enum { SHARED_ITEMS = 1003 };
+struct shared { struct pool *pool; int64_t n, unit; int several, slow; _Atomic int done[SHARED_ITEMS], by_others, uneven; };
+
+/* The last thread starts late: others have done its part by then when they may. */
+static void shared_part(void *arg, int thread, int n_threads)
+{
+	struct shared *s = arg;
+	int64_t begin, end, own_begin, own_end;
+	pool_part(s->n, s->unit, thread, n_threads, &own_begin, &own_end);
+	for (unsigned round = 0; s->slow && thread == n_threads - 1 && !s->by_others && round < 200000;)
+		clock_wait(&round);
+	while (pool_take(s->pool, s->n, s->unit, s->several, thread, &begin, &end)) {
+		s->uneven += begin % s->unit || (end % s->unit && end != s->n) || begin >= end;
+		s->by_others += begin < own_begin || end > own_end;
+		for (int64_t i = begin; i < end; i++)
+			s->done[i]++;
+	}
+}
+
+TEST(threads_share_every_item_once)
+{
+	static const struct { int64_t n, unit; int several; } cases[] = {
+		{ SHARED_ITEMS, 16, 4 }, { SHARED_ITEMS, 1, 1 }, { SHARED_ITEMS, 64, 1 }, { SHARED_ITEMS, 16, 0 }, { 5, 16, 4 }, { 0, 1, 1 }
+	};
+	for (int threads = 1; threads <= 4; threads++) {
+		struct pool *p;
+		CHECK_OK(pool_create(threads, NULL, 0, &p));
+		for (int run = 0; run < 300; run++) {
+			struct shared s = { .pool = p, .n = cases[run % 6].n, .unit = cases[run % 6].unit, .several = cases[run % 6].several };
+			s.slow = run < 3 && threads > 1;
+			pool_run(p, shared_part, &s);
+			int wrong = s.uneven;
+			for (int64_t i = 0; i < SHARED_ITEMS; i++)
+				wrong += s.done[i] != (i < s.n);
+			CU_ASSERT_EQUAL(wrong, 0);
+			CU_ASSERT(!s.slow || s.by_others > 0);
+			CU_ASSERT(s.several || s.by_others == 0);
+		}
+		pool_destroy(p);
+	}
+}
+
 TEST_MAIN("base", CASE(an_error_keeps_its_sentence_and_takes_context), CASE(sizes_do_not_wrap),
 	  CASE(the_nth_allocation_can_fail), CASE(an_arena_is_reused_after_reset), CASE(bytes_come_back_as_they_went),
-	  CASE(json_names_the_place_and_the_key), CASE(files_are_checked_and_counted), CASE(a_pool_does_every_item_once))
+	  CASE(json_names_the_place_and_the_key), CASE(files_are_checked_and_counted), CASE(a_pool_does_every_item_once),
+	  CASE(threads_share_every_item_once))
