@@ -4,7 +4,7 @@ set -u
 shardrun=$1 page=$2
 failed=0
 page=$(tr -d '\\' <"$page")
-options=$(for command in run bench plan topo inspect; do "$shardrun" $command --help; done | grep -oE '(^|[ ,])--[a-z][a-z-]*' | tr -d ' ,' | sort -u)
+options=$(for command in run batch bench plan topo inspect; do "$shardrun" $command --help; done | grep -oE '(^|[ ,])--[a-z][a-z-]*' | tr -d ' ,' | sort -u)
 for option in $options; do
 	grep -qE -- "(^|[^a-z-])$option([^a-z-]|\$)" <<<"$page" || { echo "FAILED: $option is not in the man page"; failed=1; }
 done
