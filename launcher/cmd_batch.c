@@ -41,9 +41,13 @@ static void on_signal(int signal)
 	told = 1;
 }
 
-/* USR1 on every rank, as launchers pass it on to all; TERM reaches this where no watchdog has it. */
-static void listen(void)
+static void on_term(void) { told = 1; }
+
+/* USR1 on every rank, as launchers pass it on to all. TERM comes through the watchdog where there is one. */
+static void listen(const struct batch *b)
 {
+	enum { END_MS = 10000 };   /* beyond the grace: for the steps that are under way, and the last commit */
+	watch_on_term(on_term, (int)(b->grace_us / 1000) + END_MS);
 	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGUSR1, &action, NULL);
@@ -356,8 +360,8 @@ static enum err body(struct comm *world, void *arg)
 	struct job_session js = { 0 };
 	int is_done;
 	watch_phase("start");
-	listen();
 	TRY(set_limit(&b));
+	listen(&b);
 	TRY(job_recipe(world, b.o, &js.recipe));
 	b.recipe = js.recipe;
 	if (is_stdin(b.o) && comm_rank(world) != 0)

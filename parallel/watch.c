@@ -54,6 +54,9 @@ static struct {
 	int running;                           /* thread was started */
 	struct pollfd *polls;                  /* (FIRST_PEER + n_local), fd -1: not waited for */
 	unsigned char *watched;                /* (n_local) 1: its process can be seen from here, and it has not finished */
+	void (*_Atomic on_term)(void);         /* see watch_on_term; NULL: SIGTERM ends this rank */
+	atomic_int patience_ms;
+	long long end_us;                      /* watchdog's own: when its patience with a rank that was told is over; 0: not told */
 } watch;
 
 /* --- processes --- */
@@ -257,6 +260,20 @@ static void end_without_launcher(void)
 	_exit(STATUS_LOST);
 }
 
+/* Whether SIGTERM is for the work to hear; it ends this rank when not, or when that took too long. */
+static int is_for_work(void)
+{
+	struct signalfd_siginfo signal;
+	void (*on_term)(void) = atomic_load(&watch.on_term);
+	if (!on_term || watch.end_us || find_lost(1))
+		return 0;
+	if (read(watch.polls[SIGNALS].fd, &signal, sizeof signal) != (ssize_t)sizeof signal)
+		return 0;
+	watch.end_us = clock_us() + atomic_load(&watch.patience_ms) * 1000LL;
+	on_term();
+	return 1;
+}
+
 static void *watchdog(void *unused)
 {
 	for (;;) {
@@ -265,7 +282,7 @@ static void *watchdog(void *unused)
 			continue;   /* interrupted: the answers are not valid */
 		if (watch.polls[STOP].revents)
 			return unused;
-		if (watch.polls[SIGNALS].revents)
+		if (watch.polls[SIGNALS].revents ? !is_for_work() : watch.end_us && clock_us() > watch.end_us)
 			end_as_told();
 		if (atomic_load(&watch.page->claimed) == ENDS_NOW)
 			_exit(STATUS_LOST);
@@ -410,6 +427,12 @@ void watch_phase(const char *format, ...)
 		memcpy(&word, text + 8 * i, 8);
 		atomic_store_explicit(&watch.page->slots[watch.mine].phase[i], word, memory_order_relaxed);
 	}
+}
+
+void watch_on_term(void (*told)(void), int ms)
+{
+	atomic_store(&watch.patience_ms, ms);
+	atomic_store(&watch.on_term, told);
 }
 
 void watch_finish(void)

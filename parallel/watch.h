@@ -31,6 +31,9 @@ enum err watch_nodes(struct comm *world, const char *host);
 /* What this rank is doing now, as in "was lost during ...": "load", "step 17". Longer than 63 bytes is cut. May be called
  * at any time, by one thread; costs some stores. */
 void watch_phase(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on the first SIGTERM calls told(), on the watchdog's thread, and this rank has `ms` to end by itself; then, at the next
+ * SIGTERM, or when a rank of the node is lost, it is as before. For work that can be broken off well. Once, before any is sent. */
+void watch_on_term(void (*told)(void), int ms);
 /* This rank's work is done: its end is no loss. Call it before the last barrier. */
 void watch_finish(void);
 /* Ends the watchdog, when MPI has ended. */

@@ -2,7 +2,9 @@
 """Speed beside a peer's, on the same file and cores: compare.py SHARDRUN MODEL.gguf [MODEL.gguf ...] [options]
 
 The peer is llama.cpp, through the PyPI package llama-cpp-python built natively (CMAKE_ARGS=-DGGML_NATIVE=ON pip install --no-binary
-:all: llama-cpp-python), each run in a process of its own; or, with --self, shardrun itself in another layout or another build.
+:all: llama-cpp-python), each run in a process of its own; with --ik ik_llama.cpp, through the package ik-llama-cpp-python (where its
+installation fails, IK_LLAMA_CPP_LIB_PATH names a libllama.so of its source and PYTHONPATH that source); or, with --self, shardrun
+itself in another layout or another build.
 Runs of the two are interleaved, so that a machine that changes its speed changes both. The table shows medians with lowest and
 highest, their ratio, the share of the read bandwidth that decode reached, and the share of the cores that others took meanwhile:
 where that is more than a twentieth, measure again. Not a test: nothing is held against a limit.
@@ -27,13 +29,14 @@ import rpc_workers
 
 CASES = "1x512+64,8x128+64,32x128+64,64x128+64"
 PLAIN = {"bound": False, "split": "layer"}       # how a process of llama.cpp is started
-BOUND = {**PLAIN, "bound": True}
 TENSOR = {**PLAIN, "split": "tensor"}
 MANY = 8                     # one cache for all of more sequences than this is slow beyond doubt: not tried
 
 
 class Llama:
     """llama.cpp: F16 cache and run-time repacking, its defaults; the rest per case, probed once with --best."""
+
+    ways = {"flash": (True, False), "unified": (False, True), "how": ({},)}   # what --best tries together first
 
     def __init__(self, threads, workers=None):
         self.name = f"llama.cpp, {threads} threads" if not workers else f"llama.cpp, {workers.count} RPC workers of 1 thread"
@@ -42,7 +45,7 @@ class Llama:
 
     def work(self, model, jobs, how):
         worker = pathlib.Path(__file__).with_name("llama_worker.py")
-        request, watched = {"model": model, "jobs": jobs, "split": how["split"]}, []
+        request, watched = {"model": model, "jobs": jobs, **{k: v for k, v in how.items() if k != "bound"}}, []
         if self.workers:
             request["rpc"] = {"library": self.workers.library(), "addresses": self.workers.addresses}
             watched = self.workers.pids()
@@ -57,11 +60,12 @@ class Llama:
 
     def choose(self, model, case, best):
         """With `best`: tries each setting that matters, a step at a time, keeping the fastest for prefill and for decode."""
-        default = (self.job(case), PLAIN)
+        plain = {**PLAIN, **self.ways["how"][0]}
+        default = (self.job(case), plain)
         found = {"prefill": (0.0, default), "decode": (0.0, default)}
         short = (case[0], case[1], min(case[2], 16))
 
-        def try_all(jobs, how=PLAIN):
+        def try_all(jobs, how=plain):
             for job, result in zip(jobs, self.work(model, jobs, how)[0]):
                 for key, (speed, _) in found.items():
                     if result[key] > speed:
@@ -72,15 +76,18 @@ class Llama:
             return jobs if jobs[0] != jobs[1] else jobs[:1]
 
         if best:
-            try_all([self.job(short, flash, 512, unified) for flash in (True, False)
-                     for unified in ((False, True) if 1 < case[0] <= MANY else (False,))])
-            try_all([{**found["prefill"][1][0], "ubatch": ubatch} for ubatch in (64, 128, 256, 2048)])
+            for more in self.ways["how"]:
+                try_all([self.job(short, flash, 512, unified) for flash in self.ways["flash"]
+                         for unified in (self.ways["unified"] if 1 < case[0] <= MANY else (False,))], {**plain, **more})
+            try_all([{**found["prefill"][1][0], "ubatch": ubatch} for ubatch in (64, 128, 256, 2048)], found["prefill"][1][1])
             if self.workers:
                 try_all([self.job(short)], TENSOR)
             else:
-                try_all(best_jobs(), BOUND)
+                for key in ("prefill", "decode"):
+                    job, how = found[key][1]
+                    try_all([job], {**how, "bound": True})
             if self.threads > 1:                   # where cores are shared, fewer threads wait less for each other
-                try_all([{**job, "threads": self.threads - 1} for job in best_jobs()])
+                try_all([{**job, "threads": self.threads - 1} for job in best_jobs()], found["decode"][1][1])
         self.chosen[model, case] = {key: ({**job, "new": case[2]}, how) for key, (_, (job, how)) in found.items()}
         return self.chosen[model, case]
 
@@ -99,11 +106,24 @@ class Llama:
         return {**result, "others": others, "system": system}
 
 
+class Ik(Llama):
+    """ik_llama.cpp: with and without run-time repacking, and with q, k and v merged, which --best tries."""
+
+    ways = {"flash": (True, False), "unified": (False,),
+            "how": ({"ik": True, "repack": True, "merge": False}, {"ik": True, "repack": False, "merge": False},
+                    {"ik": True, "repack": True, "merge": True})}
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        self.name = f"ik_llama.cpp, {threads} threads"
+
+
 def describe(chosen):
     def one(job, how):
         return (f"flash {'on' if job['flash'] else 'off'}, ubatch {job['ubatch']}, "
                 f"{'one cache' if job['unified'] else 'cache per sequence'}, {job['threads']} threads"
-                f"{', bound' if how['bound'] else ''}{', tensor split' if how['split'] == 'tensor' else ''}")
+                f"{', bound' if how['bound'] else ''}{', tensor split' if how['split'] == 'tensor' else ''}"
+                f"{', repacked' if how.get('repack') else ''}{', q k v merged' if how.get('merge') else ''}")
 
     return f"prefill: {one(*chosen['prefill'])}; decode: {one(*chosen['decode'])}"
 
@@ -130,6 +150,7 @@ def parse():
     parser.add_argument("--self", nargs="?", const="", metavar="SHARDRUN", dest="itself",
                         help="the peer is this shardrun (default: the same) on one rank with --threads threads")
     parser.add_argument("--rpc-server", metavar="PATH", help="the peer is llama.cpp with --ranks RPC workers of one thread each")
+    parser.add_argument("--ik", action="store_true", help="the peer is ik_llama.cpp")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the recipe, for ours only")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     args = parser.parse_args()
@@ -146,7 +167,7 @@ def make_peer(args, stack):
         return peer
     if args.rpc_server:
         return Llama(1, stack.enter_context(rpc_workers.Workers(args.rpc_server, args.ranks)))
-    return Llama(args.threads)
+    return Ik(args.threads) if args.ik else Llama(args.threads)
 
 
 def compare(args, ours, peer):

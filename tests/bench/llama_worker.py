@@ -1,25 +1,54 @@
 #!/usr/bin/env python3
 """llama.cpp's speed through its C interface, in a process of its own: llama_worker.py '{"model": ..., "jobs": [...], "split": "layer"}'
 
+With "ik": true it is ik_llama.cpp's, through the package ik_llama_cpp, and "repack" and "merge" say whether weights are repacked as
+they are loaded, and q, k and v merged.
+
 compare.py starts it anew for each measurement, so that its model takes neither memory nor cores from the other side. A job is
 {"sequences", "prompt", "new", "threads", "flash", "ubatch", "unified"}; one object with a result per job goes to stdout. As
 llama-batched-bench does, the prompts of all sequences fill batches together. With "rpc": {"library", "addresses"} the layers run on RPC
 workers.
 """
 import ctypes
+import importlib
 import json
+import os
 import sys
 import time
 
-import llama_cpp as lc
 import numpy as np
 
 BATCH = 2048
+REQUEST = json.loads(sys.argv[1])
+IK = REQUEST.get("ik", False)
+lc = importlib.import_module("ik_llama_cpp._ctypes_api" if IK else "llama_cpp")
 
 
-@lc.llama_log_callback
-def silent(_level, _text, _user):
-    pass
+def be_silent():
+    """Nothing on stdout or stderr but our own; the callback must outlive the library."""
+    if IK:
+        own = os.dup(1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        sys.stdout = os.fdopen(own, "w")
+        return None
+    silent = lc.llama_log_callback(lambda _level, _text, _user: None)
+    lc.llama_log_set(silent, None)
+    return silent
+
+
+def synchronize(context):
+    if IK:
+        lc._lib.llama_synchronize(ctypes.c_void_p(context))
+    else:
+        lc.llama_synchronize(context)
+
+
+def clear_cache(context):
+    if IK:
+        lc.llama_kv_cache_clear(context)
+    else:
+        lc.llama_memory_clear(lc.llama_get_memory(context), True)
 
 
 class Batch:
@@ -49,8 +78,11 @@ def make_context(model, job):
     params.n_batch, params.n_ubatch = BATCH, job["ubatch"]
     params.n_seq_max = job["sequences"]
     params.n_threads = params.n_threads_batch = job["threads"]
-    params.flash_attn_type = 1 if job["flash"] else 0
-    params.kv_unified = bool(job["unified"])
+    if IK:
+        params.flash_attn = bool(job["flash"])
+    else:
+        params.flash_attn_type = 1 if job["flash"] else 0
+        params.kv_unified = bool(job["unified"])
     return lc.llama_init_from_model(model, params)
 
 
@@ -67,16 +99,16 @@ def measure(model, job):
         for at in range(0, limit, BATCH):
             part = slice(at, min(at + BATCH, limit))
             batch.decode(context, token[part], pos[part], seq[part], last[part])
-        lc.llama_synchronize(context)
+        synchronize(context)
 
     def decode(first, steps):
         every = np.arange(sequences)
         for step in range(first, first + steps):
             batch.decode(context, 100 + (step * 31 + every) % 900, np.full(sequences, prompt + step), every, 1)
-        lc.llama_synchronize(context)
+        synchronize(context)
 
     prefill(min(len(token), max(prompt, job["ubatch"])) // prompt * prompt)   # warm up, with the largest graph
-    lc.llama_memory_clear(lc.llama_get_memory(context), True)
+    clear_cache(context)
     begin = time.perf_counter()
     prefill(len(token))
     middle = time.perf_counter()
@@ -103,18 +135,21 @@ def add_rpc(library, addresses):
 
 
 def main():
-    request = json.loads(sys.argv[1])
-    lc.llama_log_set(silent, None)
+    kept = be_silent()
     lc.llama_backend_init()
-    if request.get("rpc"):
-        add_rpc(**request["rpc"])
+    if REQUEST.get("rpc"):
+        add_rpc(**REQUEST["rpc"])
     params = lc.llama_model_default_params()
-    params.split_mode = lc.LLAMA_SPLIT_MODE_TENSOR if request.get("split") == "tensor" else lc.LLAMA_SPLIT_MODE_LAYER
-    model = lc.llama_model_load_from_file(request["model"].encode(), params)
+    if IK:
+        params.repack_tensors, params.merge_qkv = REQUEST["repack"], REQUEST["merge"]
+    else:
+        params.split_mode = lc.LLAMA_SPLIT_MODE_TENSOR if REQUEST.get("split") == "tensor" else lc.LLAMA_SPLIT_MODE_LAYER
+    model = lc.llama_model_load_from_file(REQUEST["model"].encode(), params)
     if not model:
-        sys.exit(f"{request['model']}: llama.cpp cannot load it")
-    results = [measure(model, job) for job in request["jobs"]]
-    print(json.dumps({"results": results, "system": lc.llama_print_system_info().decode()}))
+        sys.exit(f"{REQUEST['model']}: the library cannot load it")
+    results = [measure(model, job) for job in REQUEST["jobs"]]
+    print(json.dumps({"results": results, "system": "" if IK else lc.llama_print_system_info().decode()}))
+    return kept
 
 
 if __name__ == "__main__":

@@ -87,16 +87,22 @@ for how in USR1 TERM limit; do
 	"$SHARDRUN" "${batch[@]}" || failed "after $how: status $?"
 	same_output "after $how"
 done
-again
-start 0 --grace 1
-sleep 2
-kill -USR1 "$job"
-wait "$job"
-status=$?
-[ $status = 75 ] || [ -e "$work/out" ] || { failed "USR1 to mpirun: status $status"; cat "$work/err"; }
-start 1
-wait "$job" || failed "after USR1 to mpirun: status $?"
-same_output "after USR1 to mpirun"
+for how in "USR1 to mpirun" "TERM to the ranks"; do   # as srun sends it; mpirun would kill them a second later
+	again
+	start 0 --grace 1
+	sleep 2
+	if [ "$how" = "USR1 to mpirun" ]; then
+		kill -USR1 "$job"
+	else
+		kill -TERM $(pid_of 0 "$job") $(pid_of 1 "$job") $(pid_of 2 "$job") $(pid_of 3 "$job")
+	fi
+	wait "$job"
+	status=$?
+	[ $status = 75 ] || [ -e "$work/out" ] || { failed "$how: status $status"; cat "$work/err"; }
+	start 1
+	wait "$job" || failed "after $how: status $?"
+	same_output "after $how"
+done
 
 "$SHARDRUN" "${batch[@]}" || failed "a finished batch: status $?"
 "$SHARDRUN" "${batch[@]}" --strict 2>"$work/err"
