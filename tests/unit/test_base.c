@@ -158,6 +158,33 @@ TEST(a_pool_does_every_item_once)
 	}
 }
 
+/* One thread after the other is so late that the others sleep, and so is the caller between runs: nobody misses being woken. */
+struct late { int who; _Atomic int done; };
+
+static void late_part(void *arg, int thread, int n_threads)
+{
+	struct late *l = arg;
+	(void)n_threads;
+	if (thread == l->who)
+		clock_sleep_us(4000);
+	atomic_fetch_add(&l->done, 1);
+}
+
+TEST(threads_of_a_pool_sleep_and_wake)
+{
+	enum { THREADS = 4, RUNS = 100 };
+	struct pool *p;
+	CHECK_OK(pool_create(THREADS, NULL, 0, &p));
+	for (int run = 0; run < RUNS; run++) {
+		struct late l = { .who = run % (THREADS + 1) };
+		pool_run(p, late_part, &l);
+		CU_ASSERT_EQUAL(atomic_load(&l.done), THREADS);
+		if (run % 3 == 0)
+			clock_sleep_us(4000);
+	}
+	pool_destroy(p);
+}
+
 enum { SHARED_ITEMS = 1003 };
 struct shared { struct pool *pool; int64_t n, unit; int several, slow; _Atomic int done[SHARED_ITEMS], by_others, uneven; };
 
@@ -203,4 +230,4 @@ TEST(threads_share_every_item_once)
 TEST_MAIN("base", CASE(an_error_keeps_its_sentence_and_takes_context), CASE(sizes_do_not_wrap),
 	  CASE(the_nth_allocation_can_fail), CASE(an_arena_is_reused_after_reset), CASE(bytes_come_back_as_they_went),
 	  CASE(json_names_the_place_and_the_key), CASE(files_are_checked_and_counted), CASE(a_pool_does_every_item_once),
-	  CASE(threads_share_every_item_once))
+	  CASE(threads_of_a_pool_sleep_and_wake), CASE(threads_share_every_item_once))
