@@ -92,6 +92,12 @@ void batch_input_drain(int fd)
 		;
 }
 
+int batch_input_ready(const struct batch_input *in)
+{
+	struct pollfd p = { .fd = in->fd, .events = POLLIN };
+	return in->ended || in->at < in->end || poll(&p, 1, 0) != 0;   /* a pipe's end, and what went wrong, are for the reader to see */
+}
+
 static enum err refill(struct batch_input *in)
 {
 	ssize_t n = read_some(in->fd, in->buffer, BUFFER_BYTES);

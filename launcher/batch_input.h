@@ -67,6 +67,8 @@ struct batch_input;
 
 enum err batch_input_open(const struct batch_input_config *c, struct batch_input **out);
 void batch_input_close(struct batch_input *in);           /* takes NULL */
+/* 1 when batch_input_next need not wait for a pipe to say something, or only for the rest of a line that has begun. */
+int batch_input_ready(const struct batch_input *in);
 /* The next line. *more 0: there is none, and nothing is to be freed. ERR_IO, ERR_MEMORY. Blocks while a pipe is silent. */
 enum err batch_input_next(struct batch_input *in, struct batch_request *r, int *more);
 void batch_request_free(struct batch_request *r);

@@ -293,6 +293,8 @@ static enum engine_next next(void *arg, struct request *r)
 	struct batch_work *w = arg;
 	struct line *l = NULL;
 	while (!l && !w->ended && !w->error) {
+		if (!batch_input_ready(w->input))
+			return ENGINE_NONE_NOW;
 		fail(w, read_line(w, &l));
 		if (!l)
 			fail(w, journal_tick(w->journal, clock_us()));

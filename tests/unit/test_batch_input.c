@@ -465,6 +465,35 @@ TEST(a_million_lines_in_flat_memory)
 #endif
 }
 
+/* Whoever writes into a pipe may take his time: others are not kept waiting by it. */
+TEST(a_silent_pipe_is_not_ready)
+{
+	static const char lines[] = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n";
+	char path[32];
+	int ends[2], more;
+	struct batch_input *in;
+	struct batch_request r;
+	CU_ASSERT_EQUAL_FATAL(pipe(ends), 0);
+	snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+	CHECK_OK(batch_input_open(&(struct batch_input_config){ .path = path, .defaults = defaults }, &in));
+	CU_ASSERT_FALSE(batch_input_ready(in));
+	CU_ASSERT_EQUAL(write(ends[1], lines, sizeof lines - 1), sizeof lines - 1);
+	for (int i = 0; i < 2; i++) {
+		CU_ASSERT_TRUE(batch_input_ready(in));
+		CHECK_OK(batch_input_next(in, &r, &more));
+		CU_ASSERT_TRUE(more && !r.fault_code);
+		batch_request_free(&r);
+	}
+	CU_ASSERT_FALSE(batch_input_ready(in));
+	close(ends[1]);
+	CU_ASSERT_TRUE(batch_input_ready(in));
+	CHECK_OK(batch_input_next(in, &r, &more));
+	CU_ASSERT_FALSE(more);
+	batch_input_close(in);
+	close(ends[0]);
+}
+
 TEST_MAIN("batch_input", CASE(a_chat_with_everything), CASE(tools_formats_and_messages), CASE(prompts_of_every_form),
 	  CASE(every_kind_of_bad_line), CASE(every_range), CASE(the_rest_goes_on_and_ids_are_used_once), CASE(the_digest_is_of_the_lines),
-	  CASE(memory_that_runs_out_is_an_error_of_the_call), CASE(a_million_lines_in_flat_memory))
+	  CASE(memory_that_runs_out_is_an_error_of_the_call), CASE(a_silent_pipe_is_not_ready),
+	  CASE(a_million_lines_in_flat_memory))
