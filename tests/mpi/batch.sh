@@ -94,7 +94,8 @@ for how in "USR1 to mpirun" "TERM to the ranks"; do   # as srun sends it; mpirun
 	if [ "$how" = "USR1 to mpirun" ]; then
 		kill -USR1 "$job"
 	else
-		kill -TERM $(pid_of 0 "$job") $(pid_of 1 "$job") $(pid_of 2 "$job") $(pid_of 3 "$job")
+		pids=$(for rank in 0 1 2 3; do pid_of $rank "$job"; done)
+		[ -z "$pids" ] || kill -TERM $pids          # it may have ended by itself
 	fi
 	wait "$job"
 	status=$?
