@@ -26,7 +26,7 @@ enum err json_parse_file(const char *path, uint64_t max_bytes, enum err code, js
 	return e;
 }
 
-static const char *type_name(const json_t *v)
+const char *json_type_name(const json_t *v)
 {
 	if (!v)
 		return "nothing";
@@ -45,7 +45,7 @@ static const char *type_name(const json_t *v)
 static enum err find(json_t *object, const char *name, const char *key, json_t **out)
 {
 	if (!json_is_object(object))
-		return ERR(MODEL, "%s: expected an object that holds \"%s\", found %s", name, key, type_name(object));
+		return ERR(MODEL, "%s: expected an object that holds \"%s\", found %s", name, key, json_type_name(object));
 	json_t *v = json_object_get(object, key);
 	*out = json_is_null(v) ? NULL : v;
 	return ERR_OK;
@@ -54,7 +54,7 @@ static enum err find(json_t *object, const char *name, const char *key, json_t *
 static enum err check_int(const char *name, const char *key, const json_t *v, int64_t min, int64_t max, int64_t *out)
 {
 	if (!json_is_integer(v))
-		return ERR(MODEL, "%s: \"%s\" must be an integer, found %s", name, key, type_name(v));
+		return ERR(MODEL, "%s: \"%s\" must be an integer, found %s", name, key, json_type_name(v));
 	int64_t n = json_integer_value(v);
 	if (n < min || n > max)
 		return ERR(MODEL, "%s: \"%s\" is %" PRId64 ", but must be %" PRId64 " to %" PRId64, name, key, n, min, max);
@@ -65,7 +65,7 @@ static enum err check_int(const char *name, const char *key, const json_t *v, in
 static enum err check_real(const char *name, const char *key, const json_t *v, double min, double max, double *out)
 {
 	if (!json_is_number(v))
-		return ERR(MODEL, "%s: \"%s\" must be a number, found %s", name, key, type_name(v));
+		return ERR(MODEL, "%s: \"%s\" must be a number, found %s", name, key, json_type_name(v));
 	double x = json_number_value(v);
 	if (!(x >= min && x <= max))
 		return ERR(MODEL, "%s: \"%s\" is %g, but must be %g to %g", name, key, x, min, max);
@@ -118,7 +118,7 @@ enum err json_get_bool_or(json_t *object, const char *name, const char *key, int
 	json_t *v;
 	TRY(find(object, name, key, &v));
 	if (v && !json_is_boolean(v))
-		return ERR(MODEL, "%s: \"%s\" must be true or false, found %s", name, key, type_name(v));
+		return ERR(MODEL, "%s: \"%s\" must be true or false, found %s", name, key, json_type_name(v));
 	*out = v ? json_is_true(v) : fallback;
 	return ERR_OK;
 }
@@ -128,7 +128,7 @@ enum err json_get_string_or_null(json_t *object, const char *name, const char *k
 	json_t *v;
 	TRY(find(object, name, key, &v));
 	if (v && !json_is_string(v))
-		return ERR(MODEL, "%s: \"%s\" must be a string, found %s", name, key, type_name(v));
+		return ERR(MODEL, "%s: \"%s\" must be a string, found %s", name, key, json_type_name(v));
 	*out = v ? json_string_value(v) : NULL;
 	return ERR_OK;
 }

@@ -24,4 +24,7 @@ enum err json_get_bool_or(json_t *object, const char *name, const char *key, int
 /* The string is borrowed from the object. NULL when absent or null. */
 enum err json_get_string_or_null(json_t *object, const char *name, const char *key, const char **out);
 
+/* "a list", "an integer" ..: what a value is, in sentences; NULL is "nothing". */
+const char *json_type_name(const json_t *v);
+
 #endif

@@ -41,7 +41,5 @@ enum err batch_read_logit_bias(struct batch_request *r, const char *where, json_
 enum err batch_read_model(struct batch_request *r, const char *where, json_t *value);
 enum err batch_read_logprobs_number(struct batch_request *r, const char *where, json_t *value);
 
-/* "a string", "an object"... for sentences. */
-const char *batch_type_name(const json_t *value);
 
 #endif

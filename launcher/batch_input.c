@@ -259,7 +259,7 @@ static enum err parse_json(const struct batch_input *in, struct batch_request *r
 		return not_json(&in->line, r, where, &fault);
 	r->fault_code = "not_an_object";
 	if (!json_is_object(r->root))
-		return ERR(WORK, "%s: must be a JSON object, found %s", where, batch_type_name(r->root));
+		return ERR(WORK, "%s: must be a JSON object, found %s", where, json_type_name(r->root));
 	return ERR_OK;
 }
 
@@ -278,7 +278,7 @@ static enum err take_id(struct batch_input *in, struct batch_request *r, const c
 	size_t bytes = json_string_length(id);
 	if (!json_is_string(id) || !bytes || bytes > MAX_ID_BYTES || strlen(json_string_value(id)) != bytes)
 		return ERR(WORK, "%s: \"custom_id\" must be a string of 1 to %d bytes, found %s", where, MAX_ID_BYTES,
-			   !json_is_string(id) ? batch_type_name(id) : !bytes ? "an empty one" : bytes > MAX_ID_BYTES ? "a longer one"
+			   !json_is_string(id) ? json_type_name(id) : !bytes ? "an empty one" : bytes > MAX_ID_BYTES ? "a longer one"
 			   : "a 0 byte in it");
 	r->custom_id = json_string_value(id);
 	TRY(use_id(&in->ids, r->custom_id, bytes, &again));
@@ -292,17 +292,17 @@ static enum err choose_kind(struct batch_request *r, const char *where, json_t *
 	const char *path = json_string_value(url), *word = json_string_value(method);
 	r->fault_code = "invalid_url";
 	if (!path)
-		return ERR(WORK, "%s: \"url\" must be a string, found %s", where, batch_type_name(url));
+		return ERR(WORK, "%s: \"url\" must be a string, found %s", where, json_type_name(url));
 	r->kind = !strcmp(path, "/v1/chat/completions") ? BATCH_CHAT : !strcmp(path, "/v1/completions") ? BATCH_COMPLETION : 0;
 	if (!r->kind)
 		return ERR(WORK, "%s: the url \"%s\" is not known; there are /v1/chat/completions and /v1/completions", where, SHOWN(path));
 	r->fault_code = "invalid_method";
 	if (!word || strcmp(word, "POST"))
-		return ERR(WORK, "%s: \"method\" must be \"POST\", found %s%s%s", where, word ? "\"" : "", word ? SHOWN(word) : batch_type_name(method),
+		return ERR(WORK, "%s: \"method\" must be \"POST\", found %s%s%s", where, word ? "\"" : "", word ? SHOWN(word) : json_type_name(method),
 			   word ? "\"" : "");
 	*body = json_object_get(r->root, "body");
 	r->fault_code = "invalid_body";
-	return json_is_object(*body) ? ERR_OK : ERR(WORK, "%s: \"body\" must be an object, found %s", where, batch_type_name(*body));
+	return json_is_object(*body) ? ERR_OK : ERR(WORK, "%s: \"body\" must be an object, found %s", where, json_type_name(*body));
 }
 
 static enum err parse(struct batch_input *in, struct batch_request *r, const char *where)

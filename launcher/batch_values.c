@@ -10,30 +10,15 @@
 
 enum { MAX_STOPS = 16, MAX_STOP_IDS = 64, MAX_BIASES = 1024, MAX_TOOLS = 1024 };
 
-const char *batch_type_name(const json_t *v)
-{
-	if (!v)
-		return "nothing";
-	switch (json_typeof(v)) {
-	case JSON_OBJECT: return "an object";
-	case JSON_ARRAY: return "a list";
-	case JSON_STRING: return "a string";
-	case JSON_INTEGER:
-	case JSON_REAL: return "a number";
-	case JSON_NULL: return "null";
-	default: return "a boolean";
-	}
-}
-
 static enum err wrong_type(const char *where, const char *name, const char *right, const json_t *value)
 {
-	return ERR(WORK, "%s: \"%s\" must be %s, found %s", where, name, right, batch_type_name(value));
+	return ERR(WORK, "%s: \"%s\" must be %s, found %s", where, name, right, json_type_name(value));
 }
 
 static enum err token_id(const struct batch_request *r, const char *where, const char *name, const json_t *value, int32_t *out)
 {
 	if (!json_is_integer(value))
-		return ERR(WORK, "%s: \"%s\" holds %s where a token id must be", where, name, batch_type_name(value));
+		return ERR(WORK, "%s: \"%s\" holds %s where a token id must be", where, name, json_type_name(value));
 	int64_t id = json_integer_value(value), end = r->n_vocab ? r->n_vocab : INT32_MAX;
 	if (id < 0 || id >= end)
 		return ERR(WORK, "%s: \"%s\" holds the token id %" PRId64 ", but ids are 0 to %" PRId64, where, name, id, end - 1);
@@ -107,7 +92,7 @@ static enum err check_message(const char *where, size_t i, json_t *message)
 {
 	static const char *const roles[] = { "system", "developer", "user", "assistant", "tool", "function" };
 	if (!json_is_object(message))
-		return ERR(WORK, "%s: message %zu must be an object, found %s", where, i + 1, batch_type_name(message));
+		return ERR(WORK, "%s: message %zu must be an object, found %s", where, i + 1, json_type_name(message));
 	const char *role = json_string_value(json_object_get(message, "role"));
 	size_t known = 0;
 	while (role && known < sizeof roles / sizeof roles[0] && strcmp(role, roles[known]))
@@ -119,12 +104,12 @@ static enum err check_message(const char *where, size_t i, json_t *message)
 			   SHOWN(role));
 	json_t *content = json_object_get(message, "content"), *calls = json_object_get(message, "tool_calls");
 	if (calls && !json_is_null(calls) && !json_is_array(calls))
-		return ERR(WORK, "%s: \"tool_calls\" of message %zu must be a list, found %s", where, i + 1, batch_type_name(calls));
+		return ERR(WORK, "%s: \"tool_calls\" of message %zu must be a list, found %s", where, i + 1, json_type_name(calls));
 	if (json_is_array(content))
 		return join_parts(where, i, message, content);
 	if (json_is_string(content) || (json_array_size(calls) && (!content || json_is_null(content))))
 		return ERR_OK;
-	return ERR(WORK, "%s: \"content\" of message %zu must be a string, found %s", where, i + 1, batch_type_name(content));
+	return ERR(WORK, "%s: \"content\" of message %zu must be a string, found %s", where, i + 1, json_type_name(content));
 }
 
 enum err batch_read_messages(struct batch_request *r, const char *where, json_t *value)

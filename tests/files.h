@@ -130,4 +130,18 @@ static inline const char *test_write_safetensors(const struct test_dir *d, const
 	return path;
 }
 
+/* The most memory that this process has had, in KiB. */
+static inline long peak_kib(void)
+{
+	char line[200];
+	long kib = -1;
+	FILE *f = fopen("/proc/self/status", "r");
+	while (f && fgets(line, sizeof line, f))
+		if (sscanf(line, "VmHWM: %ld", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib;
+}
+
 #endif

@@ -141,7 +141,7 @@ static const struct bad bad_lines[] = {
 	{ "\"text\"", "invalid_json", "not valid JSON", 0 },
 	{ "{}", "missing_custom_id", "has no custom_id", 0 },
 	{ "{\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{" P "}}", "missing_custom_id", "has no custom_id", 0 },
-	{ "{\"custom_id\":7,\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{}}", "invalid_custom_id", "found a number", 0 },
+	{ "{\"custom_id\":7,\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{}}", "invalid_custom_id", "found an integer", 0 },
 	{ "{\"custom_id\":\"\",\"prompt\":\"a\"}", "invalid_custom_id", "an empty one", 0 },
 	{ "{\"custom_id\":\"a\\u0000\",\"prompt\":\"a\"}", "invalid_custom_id", "a 0 byte in it", 0 },
 	{ "{\"custom_id\":\"a\"}", "invalid_request", "must have custom_id, method, url and body, or a prompt", 0 },
@@ -156,13 +156,13 @@ static const struct bad bad_lines[] = {
 static const struct bad bad_requests[] = {   /* all "invalid_request" */
 	{ CHAT(""), NULL, "\"messages\" is missing", 0 },
 	{ TEXT(""), NULL, "\"prompt\" is missing", 0 },
-	{ CHAT("\"messages\":7"), NULL, "\"messages\" must be a list, found a number", 0 },
+	{ CHAT("\"messages\":7"), NULL, "\"messages\" must be a list, found an integer", 0 },
 	{ CHAT("\"messages\":[]"), NULL, "\"messages\" is empty", 0 },
 	{ CHAT("\"messages\":[7]"), NULL, "message 1 must be an object", 0 },
 	{ CHAT("\"messages\":[{\"content\":\"a\"}]"), NULL, "message 1 has no role", 0 },
 	{ CHAT("\"messages\":[{\"role\":\"boss\",\"content\":\"a\"}]"), NULL, "the role \"boss\"", 0 },
 	{ CHAT("\"messages\":[{\"role\":\"user\"}]"), NULL, "\"content\" of message 1 must be a string, found nothing", 0 },
-	{ CHAT("\"messages\":[{\"role\":\"user\",\"content\":3}]"), NULL, "found a number", 0 },
+	{ CHAT("\"messages\":[{\"role\":\"user\",\"content\":3}]"), NULL, "found an integer", 0 },
 	{ CHAT("\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]"), NULL, "part 1 of message 1 is image_url", 0 },
 	{ CHAT("\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":7}]"), NULL, "\"tool_calls\" of message 1", 0 },
 	{ CHAT("\"prompt\":\"a\""), NULL, "\"prompt\" is no field of /v1/chat/completions", 0 },
@@ -379,19 +379,6 @@ TEST(memory_that_runs_out_is_an_error_of_the_call)
 	}
 	CU_ASSERT_EQUAL(failed, 5);   /* the line, the ids, three lists */
 	test_dir_remove(&d);
-}
-
-static long peak_kib(void)
-{
-	char line[200];
-	long kib = -1;
-	FILE *f = fopen("/proc/self/status", "r");
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "VmHWM: %ld", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib;
 }
 
 static void put_all(int fd, const char *text, size_t bytes)

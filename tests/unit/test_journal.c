@@ -1,6 +1,7 @@
 /* The journal: runs that are killed at every write and at random moments, that steal from each other, freeze and wake; and the
  * output that comes of it.
  * timeout: 300 */
+#include "tests/files.h"
 #include "tests/journal_runs.h"
 
 TEST(an_undisturbed_run_and_the_same_command_again)
@@ -622,19 +623,6 @@ TEST(an_earlier_start_of_the_same_job_is_not_waited_for)
 	journal_destroy(c);
 	fate_free();
 	end();
-}
-
-static long peak_kib(void)
-{
-	char line[200];
-	long kib = -1;
-	FILE *f = fopen("/proc/self/status", "r");
-	while (f && fgets(line, sizeof line, f))
-		if (sscanf(line, "VmHWM: %ld", &kib) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return kib;
 }
 
 /* A million lines, shuffled over windows of 1000, in two runs: memory stays below a megabyte or two of groups and bits. */
