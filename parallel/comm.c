@@ -2,6 +2,7 @@
  * variable-size exchanges made of the plain ones. */
 #include "parallel/comm_impl.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "parallel/shared_memory.h"
@@ -186,6 +187,45 @@ enum err comm_recv(struct comm *c, int from, int tag, void *data, size_t bytes)
 	TRY(check_peer(c, from, "sender"));
 	c->stats.calls++;
 	return c->ops->recv(c, from, tag, data, bytes);
+}
+
+static enum err start_transfer(struct comm *c, int peer, int tag, void *data, size_t bytes, int sends, struct comm_transfer *t)
+{
+	TRY(check_peer(c, peer, sends ? "receiver" : "sender"));
+	if (bytes > COMM_TRANSFER_BYTES)
+		return ERR(BUG, "communicator %s: a transfer of %zu bytes", c->name, bytes);
+	*t = (struct comm_transfer){ .c = c, .peer = peer, .tag = tag, .sends = sends, .data = data, .bytes = bytes };
+	c->stats.calls++;
+	if (sends)
+		count_to_one(c, peer, bytes);
+	return c->ops->start(t);
+}
+
+enum err comm_isend(struct comm *c, int to, int tag, const void *data, size_t bytes, struct comm_transfer *t)
+{
+	return start_transfer(c, to, tag, (void *)(uintptr_t)data, bytes, 1, t);
+}
+
+enum err comm_irecv(struct comm *c, int from, int tag, void *data, size_t most, struct comm_transfer *t)
+{
+	return start_transfer(c, from, tag, data, most, 0, t);
+}
+
+enum err comm_test(struct comm_transfer *t, int *done)
+{
+	*done = 0;
+	return t->c->ops->test(t, done);
+}
+
+enum err comm_complete(struct comm_transfer *t)
+{
+	unsigned round = 0;
+	for (int done = 0;;) {
+		TRY(comm_test(t, &done));
+		if (done)
+			return ERR_OK;
+		clock_wait(&round);
+	}
 }
 
 /* --- nodes --- */

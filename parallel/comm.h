@@ -48,6 +48,23 @@ enum err comm_alltoall(struct comm *c, const void *from, const size_t *from_byte
  * wait for its receiver. The receiver names the exact size. Nobody sends to itself. */
 enum err comm_send(struct comm *c, int to, int tag, const void *data, size_t bytes);
 enum err comm_recv(struct comm *c, int from, int tag, void *data, size_t bytes);
+/* Messages under way, for a rank that has other things to do meanwhile. The transfer is the caller's memory, in use from isend or
+ * irecv until comm_complete has returned or comm_test has said so; until then the sender does not change the data and the receiver
+ * does not look at it. A receiver names the most bytes that it has room for; `bytes` of the transfer is then what has come. They
+ * match comm_send and comm_recv, and keep their order. At most COMM_TRANSFER_BYTES. A rank that ends with transfers under way ends
+ * its job. */
+enum { COMM_TRANSFER_BYTES = 1 << 30 };
+struct comm_transfer {
+	struct comm *c;
+	int peer, tag, sends;
+	void *data;
+	size_t bytes;
+	void *impl[8];
+};
+enum err comm_isend(struct comm *c, int to, int tag, const void *data, size_t bytes, struct comm_transfer *t);
+enum err comm_irecv(struct comm *c, int from, int tag, void *data, size_t most, struct comm_transfer *t);
+enum err comm_test(struct comm_transfer *t, int *done);
+enum err comm_complete(struct comm_transfer *t);      /* waits without holding the core */
 /* Ranks of equal colour (>= 0), ordered by key, then by rank in c. The name is copied. *out is the caller's. */
 enum err comm_split(struct comm *c, int colour, int key, const char *name, struct comm **out);
 void comm_destroy(struct comm *c);                    /* takes NULL */

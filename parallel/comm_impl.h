@@ -20,6 +20,8 @@ struct comm_ops {
 			     void *to, const size_t *to_bytes, const size_t *to_offsets);
 	enum err (*send)(struct comm *c, int to, int tag, const void *data, size_t bytes);
 	enum err (*recv)(struct comm *c, int from, int tag, void *data, size_t bytes);
+	enum err (*start)(struct comm_transfer *t);               /* sends or receives */
+	enum err (*test)(struct comm_transfer *t, int *done);     /* sets bytes of one that receives */
 	/* Sets rank, size and impl of `child`, which has room for every rank of c. */
 	enum err (*split)(struct comm *c, int colour, int key, struct comm *child);
 	/* One round of waiting for a rank of the same node, a shared_wait of shared_reduce.h whose arg is the communicator. NULL:

@@ -391,6 +391,23 @@ static struct message *take(struct mailbox *box, int tag)
 	return m;
 }
 
+/* Copies at most `room` bytes of a message that was taken, and gives it back; how many there were. */
+static size_t empty(struct mailbox *box, struct message *m, void *data, size_t room)
+{
+	size_t sent = m->bytes;
+	if (sent <= room)
+		copy(data, m->data, sent);
+	if (m->data == m->room) {
+		pthread_mutex_lock(&box->lock);
+		m->next = box->unused;
+		box->unused = m;
+		pthread_mutex_unlock(&box->lock);
+	} else {
+		atomic_store(&m->taken, 1);   /* m is gone from here on */
+	}
+	return sent;
+}
+
 static enum err inproc_recv(struct comm *c, int from, int tag, void *data, size_t bytes)
 {
 	struct mailbox *box = box_of(c, from, c->rank);
@@ -401,18 +418,55 @@ static enum err inproc_recv(struct comm *c, int from, int tag, void *data, size_
 			return lost(c);
 		clock_wait(&round);
 	}
-	size_t sent = m->bytes;
-	if (sent == bytes)
-		copy(data, m->data, bytes);
-	if (m->data == m->room) {
-		pthread_mutex_lock(&box->lock);
-		m->next = box->unused;
-		box->unused = m;
-		pthread_mutex_unlock(&box->lock);
-	} else {
-		atomic_store(&m->taken, 1);   /* m is gone from here on */
-	}
+	size_t sent = empty(box, m, data, bytes);
 	return sent == bytes ? ERR_OK : mismatch(c, "message", from, sent, bytes);
+}
+
+/* A message that is sent lies in the transfer itself. One that is received is looked for when the receiver asks. */
+static enum err inproc_start(struct comm_transfer *t)
+{
+	_Static_assert(sizeof(struct message) <= sizeof t->impl, "a message must fit into a transfer");
+	struct message *m = (void *)t->impl;
+	if (world_failed(group_of(t->c)))
+		return lost(t->c);
+	if (!t->sends)
+		return ERR_OK;
+	struct mailbox *box = box_of(t->c, t->c->rank, t->peer);
+	if (t->bytes <= EAGER_BYTES) {
+		atomic_store(&m->taken, 1);
+		return send_eager(box, t->tag, t->data, t->bytes);
+	}
+	*m = (struct message){ .tag = t->tag, .bytes = t->bytes, .data = t->data };
+	pthread_mutex_lock(&box->lock);
+	append(box, m);
+	pthread_mutex_unlock(&box->lock);
+	return ERR_OK;
+}
+
+static enum err inproc_test(struct comm_transfer *t, int *done)
+{
+	struct mailbox *box = t->sends ? box_of(t->c, t->c->rank, t->peer) : box_of(t->c, t->peer, t->c->rank);
+	struct message *m = (void *)t->impl;
+	if (t->sends && atomic_load(&m->taken)) {
+		*done = 1;
+		return ERR_OK;
+	}
+	if (!t->sends && (m = take(box, t->tag))) {
+		size_t sent = empty(box, m, t->data, t->bytes);
+		if (sent > t->bytes)
+			return mismatch(t->c, "message", t->peer, sent, t->bytes);
+		t->bytes = sent;
+		*done = 1;
+		return ERR_OK;
+	}
+	if (!world_failed(group_of(t->c)))
+		return ERR_OK;
+	pthread_mutex_lock(&box->lock);
+	int taken = t->sends && !unlink_message(box, m);
+	pthread_mutex_unlock(&box->lock);
+	if (!taken)
+		return lost(t->c);
+	return ERR_OK;    /* its receiver has it in hand */
 }
 
 /* --- split --- */
@@ -490,6 +544,8 @@ static const struct comm_ops inproc_ops = {
 	.alltoall = inproc_alltoall,
 	.send = inproc_send,
 	.recv = inproc_recv,
+	.start = inproc_start,
+	.test = inproc_test,
 	.split = inproc_split,
 	.destroy = inproc_destroy,
 };

@@ -249,6 +249,36 @@ static enum err mpi_recv(struct comm *c, int from, int tag, void *data, size_t b
 	return ERR_OK;
 }
 
+static enum err mpi_start(struct comm_transfer *t)
+{
+	_Static_assert(sizeof(MPI_Request) <= sizeof t->impl, "a request must fit into a transfer");
+	MPI_Request request;
+	if (t->sends)
+		TRY_MPI(t->c, "isend", MPI_Isend(t->data, (int)t->bytes, MPI_BYTE, t->peer, FIRST_USER_TAG + t->tag,
+						 handle_of(t->c)->mpi, &request));
+	else
+		TRY_MPI(t->c, "irecv", MPI_Irecv(t->data, (int)t->bytes, MPI_BYTE, t->peer, FIRST_USER_TAG + t->tag,
+						 handle_of(t->c)->mpi, &request));
+	memcpy(t->impl, &request, sizeof request);
+	return ERR_OK;
+}
+
+static enum err mpi_test(struct comm_transfer *t, int *done)
+{
+	MPI_Request request;
+	MPI_Status status;
+	int got = 0;
+	memcpy(&request, t->impl, sizeof request);
+	int code = MPI_Test(&request, done, &status);
+	memcpy(t->impl, &request, sizeof request);
+	TRY_MPI(t->c, "test", code);
+	if (!*done || t->sends)
+		return ERR_OK;
+	TRY_MPI(t->c, "test", MPI_Get_count(&status, MPI_BYTE, &got));
+	t->bytes = (size_t)got;
+	return ERR_OK;
+}
+
 /* --- waiting outside MPI --- */
 
 /* Ranks with a core each spin for about 100 us before they give way, as MPI does for ever: whoever yields to a stranger is not
@@ -344,6 +374,8 @@ static const struct comm_ops mpi_ops = {
 	.alltoall = mpi_alltoall,
 	.send = mpi_send,
 	.recv = mpi_recv,
+	.start = mpi_start,
+	.test = mpi_test,
 	.split = mpi_split,
 	.wait = mpi_wait,
 	.destroy = mpi_destroy,

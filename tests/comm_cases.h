@@ -209,6 +209,45 @@ static enum err case_messages_go_round_a_ring(struct comm *c)
 }
 
 /* Small messages need no waiting receiver; a tag picks among them and keeps its own order. */
+/* Every rank sends to every other while it receives from all: short and long ones, in the order of their tags' messages, and
+ * completes them from the last to the first. Then a receiver that has too little room. */
+static enum err case_transfers_overlap(struct comm *c)
+{
+	enum { EACH = 3, MOST = 40000 };
+	static const size_t sizes[EACH] = { 0, 700, MOST };
+	int n = comm_size(c), me = comm_rank(c), k = 0;
+	struct comm_transfer *t;
+	unsigned char *in, *out;
+	TRY(MEM_NEW((size_t)(2 * n * EACH), struct comm_transfer, &t));
+	TRY(MEM_NEW((size_t)(n * EACH) * MOST, unsigned char, &in));
+	TRY(MEM_NEW((size_t)(n * EACH) * MOST, unsigned char, &out));
+	for (int r = 0; r < n; r++)
+		for (int i = 0; r != me && i < EACH; i++)
+			TRY(comm_irecv(c, r, 5, in + (r * EACH + i) * MOST, MOST, &t[k++]));
+	for (int r = 0; r < n; r++) {
+		for (int i = 0; r != me && i < EACH; i++) {
+			unsigned char *data = out + (r * EACH + i) * MOST;
+			for (size_t b = 0; b < sizes[i]; b++)
+				data[b] = case_byte(me, r, b + (size_t)i);
+			TRY(comm_isend(c, r, 5, data, sizes[i], &t[k++]));
+		}
+	}
+	int n_transfers = k;
+	for (int i = 0; i < n_transfers / 2; i++)      /* receives; over threads they are matched as they are asked for */
+		TRY(comm_complete(&t[i]));
+	while (k-- > n_transfers / 2)
+		TRY(comm_complete(&t[k]));
+	for (int i = 0; i < n_transfers / 2; i++) {
+		WANT(t[i].bytes == sizes[i % EACH]);
+		for (size_t b = 0; b < t[i].bytes; b++)
+			WANT(((unsigned char *)t[i].data)[b] == case_byte(t[i].peer, me, b + (size_t)(i % EACH)));
+	}
+	mem_free(t);
+	mem_free(in);
+	mem_free(out);
+	return ERR_OK;
+}
+
 static enum err case_tags_choose_and_keep_order(struct comm *c)
 {
 	int sent[4] = { 10, 11, 20, 21 }, got[4], last = comm_size(c) - 1;
@@ -384,6 +423,7 @@ static const struct comm_case comm_cases[] = {
 	COMM_CASE(all_exchange_uneven_and_empty_parts),
 	COMM_CASE(every_root_broadcasts),
 	COMM_CASE(messages_go_round_a_ring),
+	COMM_CASE(transfers_overlap),
 	COMM_CASE(tags_choose_and_keep_order),
 	COMM_CASE(splits_order_by_key_and_nest),
 	COMM_CASE(the_lowest_failing_rank_is_heard),
