@@ -300,6 +300,7 @@ static void summarize(const struct batch *b, const struct engine_counts *counts)
 		 (unsigned long long)journal_counted(b->journal), (unsigned long long)journal_faults(b->journal),
 		 (long long)b->work.tokens, seconds, (double)b->work.tokens / seconds, (long long)counts->prefill_tokens,
 		 (long long)counts->schedule.shared_tokens);
+	report_drafts(&counts->schedule);
 }
 
 static enum err end_work(struct batch *b, const struct engine_counts *counts)
