@@ -556,6 +556,22 @@ static void fill_in_order(struct schedule *s, struct step *step, struct replica 
 	}
 }
 
+/* Of what is left to read a step takes what keeps the steps under way even, since in a pipeline all wait for the longest; but many
+ * small ones would read all weights often. */
+static int64_t reading_share(const struct schedule *s, const struct replica *r, int64_t n_answers)
+{
+	enum { LEAST = 8 };
+	int64_t left = 0, share, even = r->n_steps ? r->step_tokens / r->n_steps - n_answers : 0;
+	if (s->limits.in_flight == 1)
+		return INT64_MAX;
+	for (int64_t i = 0; i < r->n_running; i++)
+		if (is_reading(s, &s->sequences[r->running[i]]))
+			left += left_to_read(&s->sequences[r->running[i]]);
+	share = (left + s->limits.in_flight - 1) / s->limits.in_flight;
+	share = share > even ? share : even;
+	return share > LEAST ? share : LEAST;
+}
+
 /* What the step writes may be shared from the next one on. */
 static void note_pages(struct schedule *s, const struct step *step)
 {
@@ -567,6 +583,22 @@ static void note_pages(struct schedule *s, const struct step *step)
 	}
 }
 
+static void fill(struct schedule *s, struct step *step, struct replica *r)
+{
+	int64_t budget = s->limits.step_tokens;
+	int32_t first_token = step->n_tokens, first_slice = step->n_slices;
+	s->extra_begin = step->n_extra;
+	fill_answers(s, step, r, &budget);
+	int64_t share = reading_share(s, r, step->n_tokens - first_token);
+	budget = share < budget ? share : budget;
+	int64_t n_sorted = sort_by_length(s, r), kept_free = short_tokens(s, n_sorted, budget / 2);
+	fill_in_order(s, step, r, budget - kept_free, &budget);   /* first: short ones could take its pages for ever */
+	fill_short(s, step, n_sorted, &budget);
+	fill_in_order(s, step, r, budget, &budget);
+	r->n_steps += step->n_slices > first_slice;
+	r->step_tokens += step->n_tokens - first_token;
+}
+
 void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct step *step)
 {
 	step_clear(step);
@@ -575,31 +607,25 @@ void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct
 		drafts_settle(s, &s->replicas[i]);
 	let_in(s);
 	s->extra_room = step->max_extra / n_replicas;
-	for (int i = first_replica; i < first_replica + n_replicas; i++) {
-		struct replica *r = &s->replicas[i];
-		int64_t budget = s->limits.step_tokens;
-		s->extra_begin = step->n_extra;
-		fill_answers(s, step, r, &budget);
-		int64_t n_sorted = sort_by_length(s, r), kept_free = short_tokens(s, n_sorted, budget / 2);
-		fill_in_order(s, step, r, budget - kept_free, &budget);   /* first: short ones could take its pages for ever */
-		fill_short(s, step, n_sorted, &budget);
-		fill_in_order(s, step, r, budget, &budget);
-	}
+	for (int i = first_replica; i < first_replica + n_replicas; i++)
+		fill(s, step, &s->replicas[i]);
 	note_pages(s, step);
 }
 
 /* --- results --- */
 
+/* A replica's slices stand together, those that answer first. */
 void schedule_landed(struct schedule *s, const struct step *step)
 {
-	int replica = NONE;                  /* whose answers are counted: a replica's slices stand together */
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
 		struct sequence *q = &s->sequences[sl->sequence];
-		if (sl->flags & SLICE_ANSWERS && replica != sl->replica) {
-			replica = sl->replica;
-			s->replicas[replica].n_answering_steps--;
+		struct replica *r = &s->replicas[sl->replica];
+		if (i == 0 || sl[-1].replica != sl->replica) {
+			r->n_steps--;
+			r->n_answering_steps -= (sl->flags & SLICE_ANSWERS) != 0;
 		}
+		r->step_tokens -= sl->n_tokens;
 		if (--q->in_flight == 0 && q->cancelled && !(sl->flags & SLICE_SAMPLE))
 			finish(s, sl->sequence);
 	}

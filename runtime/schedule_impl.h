@@ -34,7 +34,8 @@ struct replica {
 	int32_t *running;         /* (sequences), in order */
 	struct ngram_set *texts;  /* of sequences that guess; NULL: none do */
 	int64_t n_free_tables, n_running, load_tokens;
-	int n_answering_steps;    /* under way, with slices that answer */
+	int n_steps, n_answering_steps;   /* under way, and those with slices that answer */
+	int64_t step_tokens;      /* in them */
 };
 
 struct schedule {
