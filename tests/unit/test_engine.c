@@ -217,16 +217,17 @@ TEST(they_get_them_with_guesses_too)
 
 /* Also while steps with it are under way, of which there are several, be it with chunks of its prompt. What it got until then is the
  * beginning of its answer. */
-TEST(a_request_may_be_cancelled_at_any_time)
+static void check_cancelled(int guessing)
 {
 	static struct scene reference, s;
 	static const struct { struct layout layout; int ranks; } cases[] = { { { .tp = 1, .pp = 1, .dp = 1 }, 1 },
 		{ { .tp = 1, .pp = 2, .dp = 1 }, 2 }, { { .tp = 1, .pp = 2, .dp = 2 }, 4 }, { { .tp = 2, .pp = 2, .dp = 1 }, 4 } };
-	reference = (struct scene){ .layout = one, .ranks = 1, .n = 120 };
+	reference = (struct scene){ .layout = one, .ranks = 1, .n = 120, .repeats = guessing };
 	play(&reference);
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		int n_cancelled = 0, n_whole = 0;
-		s = (struct scene){ .layout = cases[c].layout, .ranks = cases[c].ranks, .n = 120, .cancel_any = 3 };
+		s = (struct scene){ .layout = cases[c].layout, .ranks = cases[c].ranks, .n = 120, .cancel_any = 3,
+				    .repeats = guessing, .speculates = guessing };
 		play(&s);
 		for (int i = 0; i < 120; i++) {
 			CU_ASSERT(s.finish[i] == FINISH_CANCELLED ? s.n_tokens[i] < reference.n_tokens[i] : s.finish[i] == FINISH_LENGTH);
@@ -234,8 +235,15 @@ TEST(a_request_may_be_cancelled_at_any_time)
 			n_cancelled += s.finish[i] == FINISH_CANCELLED;
 			n_whole += s.finish[i] == FINISH_LENGTH && s.n_tokens[i] == reference.n_tokens[i];
 		}
+		CU_ASSERT_EQUAL(s.counts.schedule.accepted > 0, guessing);
 		CU_ASSERT(n_cancelled > 5 && n_whole > 5 && n_cancelled + n_whole == 120);
 	}
+}
+
+TEST(a_request_may_be_cancelled_at_any_time)
+{
+	check_cancelled(0);
+	check_cancelled(1);
 }
 
 /* As many run as there are places, as many wait, and one request of three answers may be on its way. */

@@ -190,6 +190,33 @@ TEST(every_answer_is_the_one_it_gets_alone)
 	end_job(&alone);
 }
 
+/* Requests that may be guessed for: biases, bans and log-probabilities stay. */
+TEST(guesses_change_nothing_of_an_answer)
+{
+	static struct set s;
+	static struct job alone;
+	struct schedule_counts sums = { 0 };
+	int stopped = 0;
+	make(&s);
+	for (int i = 0; i < N; i++) {
+		struct request *r = &s.r[i];
+		r->repetition_penalty = r->frequency_penalty = r->presence_penalty = 0;
+		r->mask = NULL;
+		r->min_tokens = i % 2 ? 9 : 0;
+		r->sample.logprobs = 1 + i % 4;
+		r->sample.temperature *= 0.4f;
+		for (int64_t k = 7 + i % 3; k < r->n_prompt; k++)
+			s.prompts[i][k] = s.prompts[i][k - 7 + i % 3];
+	}
+	get_alone(&s, MODELS "llama-tied", 0, &alone);
+	compare(&s, MODELS "llama-tied", 0, &alone, &sums);
+	for (int i = 0; i < alone.n_answers; i++)
+		stopped += alone.answers[i].finish == FINISH_STOP;
+	printf("%d stopped, %lld drafted, %lld accepted  ", stopped, (long long)sums.drafted, (long long)sums.accepted);
+	CU_ASSERT(stopped > 2 && stopped < alone.n_answers && sums.accepted > 500);
+	end_job(&alone);
+}
+
 static int has(const struct request *r, int32_t token)
 {
 	for (int64_t i = 0; i < r->n_prompt; i++)
@@ -331,6 +358,6 @@ TEST(greedy_answers_are_those_of_transformers)
 	json_decref(list);
 }
 
-TEST_MAIN("sampling in all layouts", CASE(every_answer_is_the_one_it_gets_alone),
+TEST_MAIN("sampling in all layouts", CASE(every_answer_is_the_one_it_gets_alone), CASE(guesses_change_nothing_of_an_answer),
 	  CASE(logits_that_are_no_numbers_end_their_request_alone), CASE(options_do_what_they_say),
 	  CASE(greedy_answers_are_those_of_transformers))
