@@ -108,7 +108,7 @@ static void learn(struct ngram *g)
 		g->pause = g->last_pause;
 		g->wanted = 1;
 	} else {
-		g->last_pause = 0;
+		g->last_pause /= 4;
 		g->wanted = n_true == g->n_drafted ? 2 * g->wanted : n_true + 1;
 		g->wanted = g->wanted < NGRAM_MOST_DRAFTS ? g->wanted : NGRAM_MOST_DRAFTS;
 	}

@@ -4,8 +4,9 @@
  * same whatever the text's length. What it finds is compared with the text itself, so a collision of hashes gives no
  * wrong answer but hides a place. A guess that reaches the text's end goes on with itself, as in "ab ab ab".
  *
- * How much is guessed follows from how it went: twice as much when all came true, one more than came true else; after guesses of which
- * nothing came true it pauses for 1, 2, 4 .. up to 64 steps. Pure; nothing is allocated but by ngram_create. */
+ * How much is guessed follows from how it went: twice as much when all came true, one more than came true else. After a guess of which
+ * nothing came true there is a pause, of 1 step, then of 2, 4 .. 64; each guess that came true in part makes the next pause a quarter, so
+ * that guesses become rare where fewer than a third are of use. Pure; nothing is allocated but by ngram_create. */
 #ifndef SHARDRUN_RUNTIME_NGRAM_H
 #define SHARDRUN_RUNTIME_NGRAM_H
 

@@ -104,7 +104,7 @@ TEST(a_guess_is_longer_where_guesses_come_true)
 	ngram_destroy(g);
 }
 
-/* 1, 2, 4 .. 64 steps without one, and again from 1 after a guess that came true. */
+/* 1, 2, 4 .. 64 steps without one, and 2 * 64 / 4 when one came true before the next vain one. */
 TEST(vain_guesses_become_rare)
 {
 	int32_t drafts[NGRAM_MOST_DRAFTS], next = 100;
@@ -122,6 +122,12 @@ TEST(vain_guesses_become_rare)
 			CU_ASSERT_FATAL(waited < 100);
 		}
 		CU_ASSERT_EQUAL(waited, pause);
+		if (round == 7) {
+			ngram_add(g, drafts[0]);               /* came true: no pause */
+			add_all(g, again, 2);
+			CU_ASSERT_EQUAL(ngram_draft(g, 1, drafts), 1);
+			pause = NGRAM_LONGEST_PAUSE / 4;
+		}
 		CU_ASSERT_EQUAL(drafts[0], next > 101 ? next - 1 : 3);   /* what came after "1 2" last */
 	}
 	ngram_destroy(g);
