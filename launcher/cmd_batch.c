@@ -282,7 +282,7 @@ static enum err begin_work(struct batch *b, const struct session *s)
 	struct batch_input_config c = input_config(b, s->model.n_vocab);
 	uint64_t lines;
 	*w = (struct batch_work){ .recipe = b->recipe, .journal = b->journal, .tokenizer = b->tokenizer, .templates = &b->templates,
-				  .times = times, .arg = b,
+				  .model = &s->model, .times = times, .arg = b,
 				  .output = { .model = model_name(b->recipe), .created = journal_created(b->journal),
 					      .fingerprint = journal_fingerprint(b->journal) } };
 	TRY(wishes_read(b->recipe, &w->wishes));
@@ -372,6 +372,7 @@ static enum err body(struct comm *world, void *arg)
 		e = open_and_work(&b, &js);
 	else
 		recipe_destroy(js.recipe);
+	batch_work_free(&b.work);
 	batch_input_close(b.work.input);
 	wishes_free(&b.work.wishes);
 	journal_destroy(b.journal);
