@@ -7,8 +7,8 @@ all do the same work on the same cores:
     many together   shardrun batch, with --sequences of them at work at once
     one by one      shardrun batch with runtime.sequences=1
     llama-server    with --llama-server PATH: continuous batching and its other defaults, as many connections as slots. Slots, flash
-                    attention, one cache for all or one per slot, ubatch and bound threads are probed and the best taken; --slots and
-                    --flash say what is tried, and with a single way left nothing is probed
+                    attention, one cache for all or one per slot, ubatch, bound and passively waiting threads are probed and the best taken;
+                    --slots and --flash say what is tried, and with a single way left nothing is probed (then --server-env)
 
 Lengths are spread evenly over their range, those of prompts and answers independent of each other, in such a way (the R2 sequence)
 that the first N of them are spread as evenly as all. So the two slow ways may run the first --sample N of the requests only, and
@@ -40,6 +40,7 @@ import measured
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 LEAST_PROMPT, MOST_ANSWER = 10, 500
+BOUND, PASSIVE = {"OMP_PROC_BIND": "true"}, {"OMP_WAIT_POLICY": "passive"}     # the latter where others use the cores
 R2 = 1.32471795724474602596                       # Roberts 2018: x^3 = x + 1; its powers spread points of the plane evenly
 
 
@@ -95,13 +96,13 @@ class Theirs:
     def choose(self, requests):
         """Slots with and without flash attention first, then what else may matter at the best of these."""
         args = self.args
-        ways = [{"slots": s, "flash": f, "unified": False, "ubatch": 512, "bound": False} for s in args.slots for f in args.flash]
+        ways = [{"slots": s, "flash": f, "unified": False, "ubatch": 512, "env": args.server_env} for s in args.slots for f in args.flash]
         self.settings, best = ways[0], 0.0
         if len(ways) > 1:
             print("llama-server, probed (answer tokens/s):", flush=True)
             self.settings, best = max(((w, self.probe(w, requests)) for w in ways), key=lambda p: p[1])
-            for change in ({"unified": True}, {"ubatch": 128}, {"ubatch": 2048}, {"bound": True}):
-                way = {**self.settings, **change}
+            for change in ({"unified": True}, {"ubatch": 128}, {"ubatch": 2048}, {"env": BOUND}, {"env": PASSIVE}):
+                way = {**self.settings, **change, "env": {**self.settings["env"], **change.get("env", {})}}
                 rate = self.probe(way, requests)
                 if rate > best:
                     self.settings, best = way, rate
@@ -123,7 +124,7 @@ class Theirs:
 
 def describe(way):
     return (f"{way['slots']} slots, flash {'on' if way['flash'] else 'off'}{', one cache' if way['unified'] else ''}"
-            f"{', ubatch %d' % way['ubatch'] if way['ubatch'] != 512 else ''}{', bound' if way['bound'] else ''}")
+            f"{', ubatch %d' % way['ubatch'] if way['ubatch'] != 512 else ''}{''.join(', %s=%s' % pair for pair in way['env'].items())}")
 
 
 def row(name, parts, all_requests):
@@ -164,12 +165,14 @@ def parse():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--slots", default="1,4,8,16,32,64", help="of the server, tried")
     parser.add_argument("--flash", default="on,off", help="of the server, tried")
+    parser.add_argument("--server-env", action="append", default=[], metavar="NAME=VALUE", help="for the server's process")
     parser.add_argument("--probe-seconds", type=float, default=15)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a key of the recipe, for ours")
     parser.add_argument("--json", metavar="FILE", help="write all figures there")
     args = parser.parse_args()
     args.sample = min(args.sample or args.requests, args.requests)
+    args.server_env = dict(pair.split("=", 1) for pair in args.server_env)
     args.slots = [int(s) for s in args.slots.split(",")]
     args.flash = [word == "on" for word in args.flash.split(",")]
     args.context = (args.prompts_up_to + MOST_ANSWER + 31) // 32 * 32

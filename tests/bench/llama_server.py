@@ -24,15 +24,15 @@ def free_port():
 
 
 class Server:
-    """A running llama-server; with settings slots, context (tokens of one sequence), flash, unified, ubatch, bound."""
+    """A running llama-server; settings: slots, context (tokens of one sequence), flash, unified, ubatch, and env, of its process."""
 
     def __init__(self, path, model, threads, settings):
         self.slots, self.port = settings["slots"], free_port()
         self.command = [path, "-m", model, "--host", "127.0.0.1", "--port", str(self.port), "-t", str(threads), "-np", str(self.slots),
-                        "-c", str(settings["context"] * self.slots), "-fa", "on" if settings["flash"] else "off",
+                        "-c", str((settings["context"] + 255) // 256 * 256 * self.slots), "-fa", "on" if settings["flash"] else "off",
                         "-kvu" if settings["unified"] else "-no-kvu", "-ub", str(settings["ubatch"]),
                         "-b", str(max(2048, settings["ubatch"])), "--no-webui"]
-        self.env = {**os.environ, **({"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"} if settings["bound"] else {})}
+        self.env = {**os.environ, **settings["env"]}
 
     def __enter__(self):
         self.log = tempfile.TemporaryFile()
@@ -56,8 +56,8 @@ class Server:
         self.log.close()
 
     def is_ready(self):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
-            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             c.request("GET", "/health")
             return c.getresponse().status == 200
         except OSError:
@@ -70,8 +70,30 @@ class Server:
             after = f.read().rpartition(")")[2].split()
         return (int(after[11]) + int(after[12])) / os.sysconf("SC_CLK_TCK")
 
-    def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=3600)
+    @contextlib.contextmanager
+    def post(self, r, **more):
+        """The response to a request, on a connection of its own: the server closes them after some time or number."""
+        text = json.dumps({"prompt": r["prompt"], "n_predict": r["max_tokens"], "ignore_eos": True, **GREEDY, **more})
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=3600)
+        try:
+            c.request("POST", "/completion", text, {"Content-Type": "application/json"})
+            response = c.getresponse()
+            if response.status != 200:
+                raise SystemExit(f"llama-server: status {response.status}: {response.read()[:300].decode(errors='replace')}")
+            yield response
+        finally:
+            c.close()
+
+    def send(self, r):
+        with self.post(r) as response:
+            return json.loads(response.read())
+
+    def stream(self, r, times, stop):
+        """Notes the time of each token."""
+        with self.post(r, stream=True) as response:
+            while (line := response.readline()) and not stop.is_set():
+                if line.startswith(b"data: ") and b'"stop":false' in line:
+                    times.append(time.monotonic())
 
     def in_parallel(self, worker):
         """Runs worker(i) in as many threads as there are slots; raises what one of them raised."""
@@ -80,7 +102,7 @@ class Server:
         def guarded(i):
             try:
                 worker(i)
-            except Exception as e:                # pylint: disable=broad-except
+            except BaseException as e:            # pylint: disable=broad-except
                 failed.append(e)
 
         threads = [threading.Thread(target=guarded, args=(i,), daemon=True) for i in range(self.slots)]
@@ -97,16 +119,14 @@ class Server:
         lock, queue, done, ran_dry = threading.Lock(), list(reversed(requests)), [], []
 
         def worker(_):
-            c = self.connect()
             while True:
                 with lock:
                     r = queue.pop() if queue else None
                 if r is None:
                     break
-                answer = send(c, r)
+                answer = self.send(r)
                 done.append((time.monotonic(), answer["timings"]["predicted_ms"] / 1000, answer["tokens_predicted"], r))
             ran_dry.append(time.monotonic())
-            c.close()
 
         meter, cpu, begin = measured.Disturbance([self.process.pid]), self.cpu_s(), time.monotonic()
         self.in_parallel(worker)
@@ -126,16 +146,11 @@ class Server:
         begun = rng.choices(requests, [r["max_tokens"] for r in requests], k=self.slots)
 
         def worker(i):
-            c, turn = self.connect(), 0
-            r = {**begun[i], "max_tokens": rng.randint(1, begun[i]["max_tokens"])}
+            r, turn = {**begun[i], "max_tokens": rng.randint(1, begun[i]["max_tokens"])}, 0
             while not stop.is_set():
-                for _ in stream(c, r):
-                    times[i].append(time.monotonic())
-                    if stop.is_set():
-                        break
+                self.stream(r, times[i], stop)
                 r = order[i][turn % len(requests)]
                 turn += 1
-            c.close()
 
         def watch():
             while not all(times):
@@ -151,27 +166,3 @@ class Server:
         self.in_parallel(worker)
         watcher.join()
         return sum(window[0] < t <= window[1] for ours in times for t in ours) / (window[1] - window[0])
-
-
-def body(r, **more):
-    return json.dumps({"prompt": r["prompt"], "n_predict": r["max_tokens"], "ignore_eos": True, **GREEDY, **more})
-
-
-def post(connection, text):
-    connection.request("POST", "/completion", text, {"Content-Type": "application/json"})
-    response = connection.getresponse()
-    if response.status != 200:
-        raise SystemExit(f"llama-server: status {response.status}: {response.read()[:300].decode(errors='replace')}")
-    return response
-
-
-def send(connection, r):
-    return json.loads(post(connection, body(r)).read())
-
-
-def stream(connection, r):
-    """A line for each token."""
-    response = post(connection, body(r, stream=True))
-    while line := response.readline():
-        if line.startswith(b"data: ") and b'"stop":false' in line:
-            yield line
