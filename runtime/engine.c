@@ -1,62 +1,36 @@
-/* The loop of steps. The head decides a step and broadcasts it; every rank does its part; tp rank 0 of each replica's last
- * stage sends the chosen tokens back to the head, which goes on. A step under way is a struct flight: deciding one, doing one's
- * part of it and taking its results are functions of their own. One is under way at a time. */
+/* The loop of steps. Every rank takes step after step as they come, and does its part. The head also decides them: while fewer than
+ * in_flight of a lane are under way there is room for one. It looks after that between two layers of its own part, and
+ * while it waits, so that lanes go on by themselves and stages need not wait for one another. */
 #include "runtime/engine_impl.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <string.h>
-
-enum { TAG_RESULTS = 2, TAG_LOGITS = 3, TAG_LOGPROBS = 4, IDLE_US = 500 };
+enum { IDLE_US = 500 };
 
 static int is_head(const struct engine *e) { return comm_rank(e->s->world) == 0; }
 
 static enum err create(struct engine *e, int wants_logits)
 {
 	const struct plan *p = &e->s->plan;
-	TRY(step_create(&p->step, &e->flight.step));
-	TRY(step_results_create(p->limits.sequences, &e->flight.results));
+	TRY(engine_create_steps(e));
 	if (wants_logits && e->s->stage->shard.last_stage && e->s->grid->me.tp == 0)
 		TRY(MEM_NEW((size_t)(p->limits.step_tokens * e->s->model.n_vocab), float, &e->stage_logits));
 	if (!is_head(e))
 		return ERR_OK;
 	struct schedule_limits limits = engine_limits(e->s);
-	TRY(step_results_create(p->limits.sequences, &e->incoming));
 	return schedule_create(&limits, &e->schedule);
 }
 
 static void destroy(struct engine *e)
 {
-	step_destroy(e->flight.step);
-	step_results_free(&e->flight.results);
-	step_results_free(&e->incoming);
+	engine_destroy_steps(e);
 	schedule_destroy(e->schedule);
 	mem_free(e->of_number);
 	mem_free(e->stage_logits);
 }
 
-/* --- deciding --- */
-
-/* A step without slices ends the loop of all ranks. */
-static enum err decide(struct engine *e, struct flight *f)
-{
-	while (is_head(e)) {
-		engine_obey(e);
-		engine_pull(e);
-		schedule_next(e->schedule, f->step);
-		if (f->step->n_slices || e->no_more || schedule_unfinished(e->schedule))
-			break;
-		clock_sleep_us(IDLE_US);
-	}
-	f->step->last = f->step->n_slices == 0;
-	f->began_us = clock_us();
-	for (int32_t i = 0; is_head(e) && i < f->step->n_slices; i++)
-		e->of_number[f->step->slices[i].sequence]->flying = 1;
-	return step_bcast(f->step, e->s->world, 0);
-}
-
-/* --- results --- */
+/* --- the head --- */
 
 static void take_all(struct engine *e, const struct step *step, int replica, const struct step_results *r)
 {
@@ -66,71 +40,6 @@ static void take_all(struct engine *e, const struct step *step, int replica, con
 		if (sl->replica == replica && sl->flags & SLICE_SAMPLE)
 			engine_take(e, &r->of[at++], sl->sample.logprobs ? &r->logprobs[n_logprobs++] : NULL);
 	}
-}
-
-/* Tokens from the last stages to the head. */
-static enum err return_results(struct engine *e, struct flight *f)
-{
-	struct grid *g = e->s->grid;
-	struct comm *world = e->s->world;
-	int me = comm_rank(world);
-	for (int d = 0; d < g->layout.dp; d++) {
-		int from = grid_rank_at(g, d, g->layout.pp - 1, 0);
-		struct step_results *r = from == me ? &f->results : &e->incoming;
-		int32_t n, n_logprobs;
-		step_results_expect(f->step, d, &n, &n_logprobs);
-		if (n == 0)
-			continue;
-		if (from == me && (r->n != n || r->n_logprobs != n_logprobs))
-			return ERR(BUG, "%d results and %d log-probabilities, %d and %d expected", r->n, r->n_logprobs, n, n_logprobs);
-		if (from == me && me != 0) {
-			TRY(comm_send(world, 0, TAG_RESULTS, r->of, (size_t)n * sizeof *r->of));
-			if (n_logprobs)
-				TRY(comm_send(world, 0, TAG_LOGPROBS, r->logprobs, (size_t)n_logprobs * sizeof *r->logprobs));
-		}
-		if (me == 0 && from != 0) {
-			TRY(comm_recv(world, from, TAG_RESULTS, r->of, (size_t)n * sizeof *r->of));
-			if (n_logprobs)
-				TRY(comm_recv(world, from, TAG_LOGPROBS, r->logprobs, (size_t)n_logprobs * sizeof *r->logprobs));
-		}
-		if (me == 0)
-			take_all(e, f->step, d, r);
-	}
-	return ERR_OK;
-}
-
-/* Where slice i's rows begin among its replica's. */
-static int64_t first_row(const struct step *step, int32_t i)
-{
-	int64_t row = 0;
-	for (int32_t k = 0; k < i; k++)
-		if (step->slices[k].replica == step->slices[i].replica)
-			row += step->slices[k].n_tokens;
-	return row;
-}
-
-/* Logits of every position of the one slice that wants them, to the head's room. */
-static enum err return_logits(struct engine *e, const struct step *step)
-{
-	struct session *s = e->s;
-	struct comm *world = s->world;
-	int me = comm_rank(world);
-	for (int32_t i = 0; i < step->n_slices; i++) {
-		const struct slice *sl = &step->slices[i];
-		if (!(sl->flags & SLICE_ALL_LOGITS))
-			continue;
-		int from = grid_rank_at(s->grid, sl->replica, s->plan.layout.pp - 1, 0);
-		size_t bytes = (size_t)(sl->n_tokens * s->model.n_vocab) * sizeof(float);
-		const float *rows = e->stage_logits ? e->stage_logits + first_row(step, i) * s->model.n_vocab : NULL;
-		float *to = me == 0 ? e->calls->all_logits + sl->pos * s->model.n_vocab : NULL;
-		if (from == 0 && me == 0)
-			memcpy(to, rows, bytes);
-		else if (me == from)
-			TRY(comm_send(world, 0, TAG_LOGITS, rows, bytes));
-		else if (me == 0)
-			TRY(comm_recv(world, from, TAG_LOGITS, to, bytes));
-	}
-	return ERR_OK;
 }
 
 /* Counts a step's tokens for the report, before its answers may end; gives those of prompts. */
@@ -148,18 +57,12 @@ static int64_t count_tokens(const struct engine *e, const struct step *step, int
 	return prompt;
 }
 
-static enum err take_results(struct engine *e, struct flight *f)
+/* The time since the step began, or since one landed after that: these times add up to that in which there was work. */
+static void count_step(struct engine *e, const struct decided *d, int64_t prompt, int64_t decode)
 {
-	int64_t prompt = 0, decode = 0;
-	TRY(return_logits(e, f->step));
-	if (is_head(e)) {
-		prompt = count_tokens(e, f->step, &decode);
-		engine_landed(e, f->step);
-	}
-	TRY(return_results(e, f));
-	if (!is_head(e))
-		return ERR_OK;
-	double seconds = (double)(clock_us() - f->began_us) * 1e-6;
+	long long now = clock_us(), since = d->began_us > e->landed_us ? d->began_us : e->landed_us;
+	double seconds = (double)(now - since) * 1e-6;
+	e->landed_us = now;
 	e->counts.steps++;
 	if (prompt) {
 		e->counts.prefill_s += seconds;
@@ -168,24 +71,122 @@ static enum err take_results(struct engine *e, struct flight *f)
 		e->counts.decode_s += seconds;
 		e->counts.decode_tokens += decode;
 	}
+}
+
+static void land(struct engine *e, struct lane *l)
+{
+	struct decided *d = lane_at(e, l, l->n_landed);
+	int64_t decode, prompt = count_tokens(e, d->step, &decode);
+	engine_landed(e, d->step);
+	for (int i = 0; i < l->n_replicas; i++)
+		take_all(e, d->step, l->first_replica + i, &d->of[i].results);
+	count_step(e, d, prompt, decode);
+	l->n_landed++;
+}
+
+/* Steps of a lane until it has enough under way, or nothing that could be. */
+static enum err decide(struct engine *e, struct lane *l)
+{
+	while (l->n_decided - l->n_landed < e->s->plan.limits.in_flight) {
+		struct step *step = lane_at(e, l, l->n_decided)->step;
+		schedule_next(e->schedule, l->first_replica, l->n_replicas, step);
+		if (!step->n_slices)
+			break;
+		for (int32_t i = 0; i < step->n_slices; i++)
+			e->of_number[step->slices[i].sequence]->flying++;
+		TRY(engine_launch(e, l));
+	}
 	return ERR_OK;
 }
 
-static enum err do_part(struct engine *e, struct flight *f)
+static int is_under_way(const struct engine *e)
 {
-	return stage_step(e->s->stage, f->step, &f->results, e->stage_logits);
+	for (int i = 0; i < e->n_lanes; i++)
+		if (e->lanes[i].n_landed < e->lanes[i].n_decided)
+			return 1;
+	return 0;
+}
+
+enum err engine_attend(struct engine *e)
+{
+	int has_news = 0;
+	for (int i = 0; i < e->n_lanes; i++)
+		for (int has_landed = 1; has_landed;) {
+			TRY(engine_test_oldest(e, &e->lanes[i], &has_landed));
+			if (has_landed)
+				land(e, &e->lanes[i]);
+			has_news |= has_landed;
+		}
+	if (!has_news && clock_us() - e->asked_us < IDLE_US)
+		return ERR_OK;
+	engine_obey(e);
+	engine_pull(e);
+	for (int i = 0; i < e->n_lanes; i++)
+		TRY(decide(e, &e->lanes[i]));
+	e->asked_us = clock_us();
+	e->is_over = !is_under_way(e) && (e->no_more || schedule_unfinished(e->schedule));
+	return ERR_OK;
+}
+
+static enum err attend_between(void *arg) { return engine_attend(arg); }
+
+/* Steps without slices end the loops of all ranks. */
+static enum err end_lanes(struct engine *e)
+{
+	for (int i = 0; i < e->n_lanes; i++) {
+		struct lane *l = &e->lanes[i];
+		struct step *step = lane_at(e, l, l->n_decided)->step;
+		step_clear(step);
+		step->last = 1;
+		TRY(engine_launch(e, l));
+	}
+	return ERR_OK;
+}
+
+/* --- every rank --- */
+
+static enum err work_on_next(struct engine *e, int *is_last)
+{
+	struct flight *f;
+	TRY(engine_receive(e, &f));
+	*is_last = f->step->last;
+	if (*is_last)
+		return ERR_OK;
+	TRY(engine_free_results(f));
+	TRY(stage_step(e->s->stage, f->step, &f->results, e->stage_logits));
+	TRY(engine_return(e, f));
+	e->n_worked++;
+	return ERR_OK;
+}
+
+static enum err lead(struct engine *e)
+{
+	int is_last = 0;
+	unsigned round = 0;
+	while (!e->is_over) {
+		TRY(engine_attend(e));
+		if (e->own->n_decided > e->n_worked) {
+			TRY(work_on_next(e, &is_last));
+			round = 0;
+		} else if (is_under_way(e)) {
+			clock_wait(&round);
+		} else if (!e->is_over) {
+			clock_sleep_us(IDLE_US);
+		}
+	}
+	TRY(end_lanes(e));
+	return work_on_next(e, &is_last);
 }
 
 static enum err loop(struct engine *e)
 {
-	struct flight *f = &e->flight;
-	for (;;) {
-		TRY(decide(e, f));
-		if (f->step->last)
-			break;
-		TRY(do_part(e, f));
-		TRY(take_results(e, f));
-	}
+	int is_last = 0;
+	TRY(engine_open_steps(e));
+	if (is_head(e))
+		TRY(lead(e));
+	while (!is_head(e) && !is_last)
+		TRY(work_on_next(e, &is_last));
+	TRY(engine_close_steps(e));
 	if (is_head(e))
 		schedule_count(e->schedule, &e->counts.schedule);
 	if (is_head(e) && schedule_unfinished(e->schedule))
@@ -209,6 +210,9 @@ enum err engine_run(struct session *s, const struct engine_calls *calls, struct 
 	TRY(comm_bcast(s->world, &wants_logits, sizeof wants_logits, 0));
 	enum err er = comm_agree(s->world, create(&e, wants_logits));
 	if (!er) {
+		int has_other_steps = is_head(&e) && e.n_lanes * s->plan.limits.in_flight > 1;
+		s->stage->between = has_other_steps ? attend_between : NULL;
+		s->stage->between_arg = &e;
 		er = loop(&e);
 		s->broken = er != ERR_OK;
 		if (er && is_head(&e))

@@ -18,6 +18,7 @@ struct schedule_limits engine_limits(const struct session *s)
 	const struct plan *p = &s->plan;
 	return (struct schedule_limits){ .n_replicas = p->layout.dp, .n_pages = p->limits.n_pages, .step_tokens = p->limits.step_tokens,
 					 .sequences = p->limits.sequences, .context = p->context,
+					 .in_flight = p->limits.in_flight,
 					 .mask_words = plan_mask_words(&s->model) };
 }
 
@@ -311,8 +312,7 @@ void engine_landed(struct engine *e, const struct step *step)
 	schedule_landed(e->schedule, step);
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		struct active *q = e->of_number[step->slices[i].sequence];
-		q->flying = 0;
-		if (q->gone && !(step->slices[i].flags & SLICE_SAMPLE))
+		if (--q->flying == 0 && q->gone && !(step->slices[i].flags & SLICE_SAMPLE))
 			end(e, q, q->a.finish);
 	}
 }

@@ -138,12 +138,41 @@ static struct range border_part(const struct stage *s)
 	return range_part(s->n_rows * C, 1, s->grid->layout.tp, s->grid->me.tp);
 }
 
+/* Nobody waits for the next stage: the room is free again when a step has landed that was sent in_flight steps ago. */
 static enum err send_on(struct stage *s)
 {
 	struct range part = border_part(s);
-	if (range_size(part) == 0)
+	size_t bytes = (size_t)range_size(part) * 4;
+	int64_t at = s->n_sent % s->limits.in_flight;
+	if (s->n_sent++ >= s->limits.in_flight)
+		TRY(comm_complete(&s->sent[at]));
+	memcpy(s->out[at], s->x + part.begin, bytes);
+	return comm_isend(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->out[at], bytes, &s->sent[at]);
+}
+
+static enum err expect(struct stage *s)
+{
+	return comm_irecv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->in[s->n_received % 2], s->border_bytes, &s->coming);
+}
+
+enum err stage_open(struct stage *s)
+{
+	s->n_sent = s->n_received = 0;
+	return s->shard.first_stage ? ERR_OK : expect(s);
+}
+
+/* The receive that was begun for a step that does not come ends with an empty message. */
+enum err stage_close(struct stage *s)
+{
+	s->n_rows = 0;
+	if (!s->shard.first_stage)
+		TRY(comm_complete(&s->coming));
+	if (s->shard.last_stage)
 		return ERR_OK;
-	return comm_send(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->x + part.begin, (size_t)range_size(part) * 4);
+	TRY(send_on(s));
+	for (int64_t i = s->n_sent > s->limits.in_flight ? s->n_sent - s->limits.in_flight : 0; i < s->n_sent; i++)
+		TRY(comm_complete(&s->sent[i % s->limits.in_flight]));
+	return ERR_OK;
 }
 
 enum err stage_gather_x(struct stage *s, int64_t unit)
@@ -161,11 +190,17 @@ enum err stage_gather_x(struct stage *s, int64_t unit)
 	return comm_allgather(s->grid->axis[AXIS_TP], (char *)s->x + offsets[s->grid->me.tp], s->x, bytes, offsets);
 }
 
+/* What the stage before has sent; the next step's may come from now on. */
 static enum err receive(struct stage *s)
 {
 	struct range part = border_part(s);
-	if (range_size(part))
-		TRY(comm_recv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->x + part.begin, (size_t)range_size(part) * 4));
+	size_t bytes = (size_t)range_size(part) * 4;
+	TRY(comm_complete(&s->coming));
+	if (s->coming.bytes != bytes)
+		return ERR(BUG, "%zu bytes come from the stage before, %zu expected", s->coming.bytes, bytes);
+	const char *from = s->in[s->n_received++ % 2];
+	TRY(expect(s));
+	memcpy(s->x + part.begin, from, bytes);
 	return stage_gather_x(s, 1);
 }
 
@@ -559,6 +594,8 @@ static enum err layers(struct stage *s)
 			TRY(stage_settle(s, w->vector[SLOT_O_BIAS], w->vector[SLOT_FFN_NORM]));
 			TRY(dense_ffn(s, w, next_norm));
 		}
+		if (s->between)
+			TRY(s->between(s->between_arg));
 	}
 	return ERR_OK;
 }
@@ -733,8 +770,6 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 	out->n = out->n_logprobs = 0;
 	stage_copy_pages(s, step);
 	gather_rows(s, step);
-	if (s->n_rows == 0 && (!s->m->n_expert || layout_experts_inside_tp(&s->grid->layout)))
-		return ERR_OK;   /* nothing to do, and no other replica waits for this one */
 	for (int32_t i = 0; i < step->n_slices; i++)
 		want_all |= step->slices[i].replica == s->grid->me.dp && step->slices[i].flags & SLICE_ALL_LOGITS;
 	TRY(begin(s));

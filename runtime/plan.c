@@ -90,27 +90,31 @@ static int64_t extra_of_replica(const struct plan *p, const struct model *m)
 	return p->context + (n < MASKS ? n : MASKS) * plan_mask_words(m) + (n < LISTS ? n : LISTS) * adjust_most_ints();
 }
 
-/* A step holds at most all sequences of all replicas; they may share pages, so it may name more than there are. */
+/* A step holds at most all sequences of its replicas; they may share pages, so it may name more than there are. */
 static enum err size_step(struct plan *p, const struct model *m)
 {
 	int64_t per_sequence = (p->context + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS, pages = per_sequence * p->limits.sequences;
-	p->step.slices = p->limits.sequences * p->layout.dp;
-	p->step.tokens = p->limits.step_tokens * p->layout.dp;
-	p->step.pages = pages * p->layout.dp;
-	p->step.extra = extra_of_replica(p, m) * p->layout.dp;
+	p->lane_replicas = m->n_expert && !layout_experts_inside_tp(&p->layout) ? p->layout.dp : 1;
+	p->step.slices = p->limits.sequences * p->lane_replicas;
+	p->step.tokens = p->limits.step_tokens * p->lane_replicas;
+	p->step.pages = pages * p->lane_replicas;
+	p->step.extra = extra_of_replica(p, m) * p->lane_replicas;
 	if (p->step.pages > INT32_MAX || p->step.tokens > INT32_MAX || p->step.extra > INT32_MAX)
 		return ERR(FIT, "%" PRId64 " KV pages and %" PRId64 " tokens of %d replicas are more than fit in 31 bits; lower "
 				"runtime.context, runtime.sequences, runtime.step_tokens or parallel.dp", p->step.pages,
-			   p->step.tokens, p->layout.dp);
+			   p->step.tokens, p->lane_replicas);
 	return ERR_OK;
 }
 
-/* What the loop of steps keeps beside the stage's buffers. */
+/* What the loop of steps (engine.c) keeps beside the stage's buffers: every rank its own steps under way, the head all of them. */
 static uint64_t loop_bytes(const struct plan *p, const struct model *m, const struct plan_wish *wish, int rank)
 {
 	const struct plan_rank *k = &p->ranks[rank];
-	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), bytes = step_room_bytes(&p->step);
-	bytes += 2 * step_results_bytes(p->limits.sequences);
+	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), step = step_room_bytes(&p->step);
+	uint64_t results = step_results_bytes(p->limits.sequences), in_flight = (uint64_t)p->limits.in_flight;
+	uint64_t bytes = in_flight * (step + results);
+	if (rank == 0)
+		bytes += in_flight * (uint64_t)p->layout.dp * (step / (uint64_t)p->lane_replicas + results);
 	if (wish->logits_tokens && k->shard.last_stage && k->member.tp == 0)
 		bytes += (uint64_t)p->limits.step_tokens * row;
 	if (rank == 0)
@@ -161,8 +165,8 @@ static enum err fill_ranks(struct plan *p, const struct model *m, const struct w
 		struct plan_rank *k = &p->ranks[r];
 		k->weights_bytes = rank_weights_bytes(m, w, &k->shard, wish->arithmetic);
 		k->kv_bytes = (uint64_t)(stage_page_bytes(m, &k->shard, wish->kv_type) * p->limits.n_pages);
-		k->buffer_bytes = stage_buffer_bytes(m, &p->layout, &k->shard, &p->limits, k->threads) +
-				  loop_bytes(p, m, wish, r);
+		k->loop_bytes = loop_bytes(p, m, wish, r);
+		k->buffer_bytes = stage_buffer_bytes(m, &p->layout, &k->shard, &p->limits, k->threads) + k->loop_bytes;
 	}
 	return ERR_OK;
 }
@@ -176,6 +180,7 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 	TRY(layout_of(m, place, wish, &p.layout));
 	p.context = wish->context ? wish->context : m->n_context < DEFAULT_CONTEXT ? m->n_context : DEFAULT_CONTEXT;
 	p.limits = (struct stage_limits){ .step_tokens = wish->step_tokens, .sequences = wish->sequences, .context = p.context,
+					  .in_flight = p.layout.pp > 1 ? 2 * p.layout.pp : 1,
 					  .kv_type = wish->kv_type,
 					  .int8_rows = wish->arithmetic != ARITHMETIC_F32 && has_quantised_weights(w) };
 	if (p.limits.step_tokens > p.context * p.limits.sequences)

@@ -26,6 +26,7 @@ struct plan_rank {
 	struct shard shard;
 	int threads;
 	uint64_t weights_bytes, kv_bytes, buffer_bytes;
+	uint64_t loop_bytes;          /* of the buffers: those of the loop of steps */
 };
 
 struct plan {
@@ -34,7 +35,8 @@ struct plan {
 	struct plan_rank *ranks;      /* by world rank; owned */
 	struct stage_limits limits;
 	int64_t context;
-	struct step_room step;        /* most in one step, of all replicas */
+	int lane_replicas;            /* that step together: all when experts are spread over them, else each on its own */
+	struct step_room step;        /* most in one step, of these replicas */
 };
 
 /* Pure. ERR_FIT when layout, memory or cores do not work out, with the numbers; ERR_RECIPE when no weights have the

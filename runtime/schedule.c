@@ -13,7 +13,9 @@ enum state { FINISHED, WAITING, RUNNING };
 struct sequence {
 	struct request r;
 	enum state state;
-	int in_flight, cancelled;
+	int in_flight;            /* steps under way that it is in */
+	uint64_t last_step;       /* that it was put into */
+	int cancelled;
 	int counted;              /* the ranks that choose know its tokens so far, for penalties */
 	int replica, table;       /* while running; table: which of the replica's */
 	uint64_t arrival;
@@ -30,6 +32,8 @@ struct replica {
 	int32_t *free_tables;     /* stack */
 	int32_t *running;         /* (sequences), in order */
 	int64_t n_free_tables, n_running, load_tokens;
+	int n_steps, n_answering_steps;   /* under way, and those with slices that answer */
+	int64_t step_tokens;      /* in them */
 };
 
 struct schedule {
@@ -41,9 +45,10 @@ struct schedule {
 	int32_t *by_length;       /* (sequences) */
 	int64_t n_sequences, capacity, n_waiting, n_unfinished;
 	int32_t first_free;
-	uint64_t last_arrival;
+	uint64_t last_arrival, n_steps;   /* n_steps: the one that is being filled is the n-th */
 	int64_t shared_tokens, put_back;
 	int32_t extra_begin;      /* of the replica that is being filled, in step.extra */
+	int32_t extra_room;       /* for each */
 };
 
 static int64_t pages_for(int64_t tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
@@ -440,7 +445,7 @@ static int has_room_for_extra(const struct schedule *s, const struct step *step,
 {
 	struct adjustments a;
 	return !adjustments_of(s, q, &a) ||
-	       step->n_extra - s->extra_begin + adjust_ints(&a) <= step->max_extra / s->limits.n_replicas;
+	       step->n_extra - s->extra_begin + adjust_ints(&a) <= s->extra_room;
 }
 
 static void put_extra(struct schedule *s, struct step *step, struct slice *sl)
@@ -474,7 +479,8 @@ static void put_slice(struct schedule *s, struct step *step, int32_t number, int
 	if (q->r.all_logits && q->n_done < q->r.n_prompt)
 		sl->flags |= SLICE_ALL_LOGITS;
 	q->n_done += n;
-	q->in_flight = 1;
+	q->in_flight++;
+	q->last_step = s->n_steps;
 }
 
 /* Up to n (at least 1) tokens of a running sequence; gives how many. */
@@ -501,25 +507,42 @@ static int64_t add_tokens(struct schedule *s, struct step *step, int32_t number,
 	return n;
 }
 
+/* In how many steps under way those that answer are. With one step more than there are stages none of them waits for the head; with
+ * more steps each sequence would wait longer for its turn. */
+static int answering_steps(const struct schedule *s) { return s->limits.in_flight > 1 ? s->limits.in_flight / 2 + 1 : 1; }
+
 /* A token each. What is put back meanwhile comes from behind. */
 static void fill_answers(struct schedule *s, struct step *step, struct replica *r, int64_t *budget)
 {
-	int64_t n_answering = 0, share;
-	for (int64_t i = 0; i < r->n_running; i++)
-		n_answering += is_answering(&s->sequences[r->running[i]]);
-	share = (n_answering + s->limits.in_flight - 1) / s->limits.in_flight;
-	for (int64_t i = 0; i < r->n_running && share > 0 && *budget > 0; i++) {
+	int64_t n_answering = 0, share, n_added = 0;
+	if (r->n_answering_steps >= answering_steps(s))
+		return;
+	for (int64_t i = 0; i < r->n_running; i++) {
+		const struct sequence *q = &s->sequences[r->running[i]];
+		n_answering += q->n_made > 0 && q->n_done >= known(q) - 1;
+	}
+	share = (n_answering + answering_steps(s) - 1) / answering_steps(s);
+	for (int64_t i = 0; i < r->n_running && share > n_added && *budget > 0; i++) {
 		const struct sequence *q = &s->sequences[r->running[i]];
 		if (q->in_flight || !is_answering(q))
 			continue;
 		int64_t n = add_tokens(s, step, r->running[i], 1);
-		share -= n;
+		if (n)
+			step->slices[step->n_slices - 1].flags |= SLICE_ANSWERS;
+		n_added += n;
 		*budget -= n;
 	}
+	r->n_answering_steps += n_added > 0;
 }
 
-/* Those that still have tokens to compute before they answer. */
-static int is_reading(const struct sequence *q) { return q->state == RUNNING && !q->in_flight && !is_answering(q); }
+/* Those that have tokens to compute before they answer and are not in this step; others may be under way, but for logits of every
+ * position there is room in one step. */
+static int is_reading(const struct schedule *s, const struct sequence *q)
+{
+	if (q->state != RUNNING || q->cancelled || q->last_step == s->n_steps || is_answering(q))
+		return 0;
+	return !q->in_flight || (q->n_done < known(q) && !q->r.all_logits);
+}
 
 static int64_t left_to_read(const struct sequence *q) { return known(q) - q->n_done; }
 
@@ -531,7 +554,7 @@ static int64_t sort_by_length(struct schedule *s, const struct replica *r)
 	for (int64_t i = 0; i < r->n_running; i++) {
 		const struct sequence *q = &s->sequences[r->running[i]];
 		int64_t at = n_sorted;
-		if (!is_reading(q) || n_seen++ == 0)
+		if (!is_reading(s, q) || n_seen++ == 0)
 			continue;
 		for (n_sorted++; at > 0 && left_to_read(&s->sequences[s->by_length[at - 1]]) > left_to_read(q); at--)
 			s->by_length[at] = s->by_length[at - 1];
@@ -554,7 +577,7 @@ static void fill_short(struct schedule *s, struct step *step, int64_t n_sorted, 
 {
 	for (int64_t i = 0; i < n_sorted && *budget > 0; i++) {
 		const struct sequence *q = &s->sequences[s->by_length[i]];
-		if (is_reading(q) && left_to_read(q) <= *budget)      /* it may have got its tokens in order, or been put back */
+		if (is_reading(s, q) && left_to_read(q) <= *budget)      /* it may have got its tokens in order, or been put back */
 			*budget -= add_tokens(s, step, s->by_length[i], left_to_read(q));
 	}
 }
@@ -563,12 +586,28 @@ static void fill_in_order(struct schedule *s, struct step *step, struct replica 
 {
 	for (int64_t i = 0; i < r->n_running && most > 0; i++) {
 		struct sequence *q = &s->sequences[r->running[i]];
-		if (!is_reading(q))
+		if (!is_reading(s, q))
 			continue;
 		int64_t left = left_to_read(q), n = add_tokens(s, step, r->running[i], left < most ? left : most);
 		most -= n;
 		*budget -= n;
 	}
+}
+
+/* Of what is left to read a step takes what keeps the steps under way even, since in a pipeline all wait for the longest; but many
+ * small ones would read all weights often. */
+static int64_t reading_share(const struct schedule *s, const struct replica *r, int64_t n_answers)
+{
+	enum { LEAST = 8 };
+	int64_t left = 0, share, even = r->n_steps ? r->step_tokens / r->n_steps - n_answers : 0;
+	if (s->limits.in_flight == 1)
+		return INT64_MAX;
+	for (int64_t i = 0; i < r->n_running; i++)
+		if (is_reading(s, &s->sequences[r->running[i]]))
+			left += left_to_read(&s->sequences[r->running[i]]);
+	share = (left + s->limits.in_flight - 1) / s->limits.in_flight;
+	share = share > even ? share : even;
+	return share > LEAST ? share : LEAST;
 }
 
 /* What the step writes may be shared from the next one on. */
@@ -587,32 +626,49 @@ static void note_pages(struct schedule *s, const struct step *step)
 	}
 }
 
-void schedule_next(struct schedule *s, struct step *step)
+static void fill(struct schedule *s, struct step *step, struct replica *r)
+{
+	int64_t budget = s->limits.step_tokens;
+	int32_t first_token = step->n_tokens, first_slice = step->n_slices;
+	s->extra_begin = step->n_extra;
+	fill_answers(s, step, r, &budget);
+	int64_t share = reading_share(s, r, step->n_tokens - first_token);
+	budget = share < budget ? share : budget;
+	int64_t n_sorted = sort_by_length(s, r), kept_free = short_tokens(s, n_sorted, budget / 2);
+	fill_in_order(s, step, r, budget - kept_free, &budget);   /* first: short ones could take its pages for ever */
+	fill_short(s, step, n_sorted, &budget);
+	fill_in_order(s, step, r, budget, &budget);
+	r->n_steps += step->n_slices > first_slice;
+	r->step_tokens += step->n_tokens - first_token;
+}
+
+void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct step *step)
 {
 	step_clear(step);
+	s->n_steps++;
 	let_in(s);
-	for (int i = 0; i < s->limits.n_replicas; i++) {
-		struct replica *r = &s->replicas[i];
-		int64_t budget = s->limits.step_tokens;
-		s->extra_begin = step->n_extra;
-		fill_answers(s, step, r, &budget);
-		int64_t n_sorted = sort_by_length(s, r), kept_free = short_tokens(s, n_sorted, budget / 2);
-		fill_in_order(s, step, r, budget - kept_free, &budget);   /* first: short ones could take its pages for ever */
-		fill_short(s, step, n_sorted, &budget);
-		fill_in_order(s, step, r, budget, &budget);
-	}
+	s->extra_room = step->max_extra / n_replicas;
+	for (int i = first_replica; i < first_replica + n_replicas; i++)
+		fill(s, step, &s->replicas[i]);
 	note_pages(s, step);
 }
 
 /* --- results --- */
 
+/* A replica's slices stand together, those that answer first. */
 void schedule_landed(struct schedule *s, const struct step *step)
 {
 	for (int32_t i = 0; i < step->n_slices; i++) {
-		struct sequence *q = &s->sequences[step->slices[i].sequence];
-		q->in_flight = 0;
-		if (q->cancelled && !(step->slices[i].flags & SLICE_SAMPLE))
-			finish(s, step->slices[i].sequence);
+		const struct slice *sl = &step->slices[i];
+		struct sequence *q = &s->sequences[sl->sequence];
+		struct replica *r = &s->replicas[sl->replica];
+		if (i == 0 || sl[-1].replica != sl->replica) {
+			r->n_steps--;
+			r->n_answering_steps -= (sl->flags & SLICE_ANSWERS) != 0;
+		}
+		r->step_tokens -= sl->n_tokens;
+		if (--q->in_flight == 0 && q->cancelled && !(sl->flags & SLICE_SAMPLE))
+			finish(s, sl->sequence);
 	}
 }
 

@@ -7,8 +7,8 @@
  *   a step     For each replica up to step_tokens: first one token of every sequence that answers, then chunks in order. Of what
  *              is left for them up to half is kept free for prompts that end in this step, the shortest first: so a short one does
  *              not wait for long ones, and a long one always gets on.
- *   in flight  Up to in_flight steps may be under way; a sequence is in one of them at most, and each takes its share of the
- *              sequences that answer, so that steps stay even.
+ *   in flight  Up to in_flight steps of a replica may be under way. A sequence that answers is in one of them at most, and each
+ *              takes its share of those, so that steps stay even; chunks of one prompt may follow each other without waiting.
  *   letting in In order, nobody passes: when the replica has a free place, and pages for what is known and one more for each
  *              that runs. Of several replicas the one with the least to do, what it has of the request's beginning counted in.
  *   pages      Taken as they are needed. When there are none, the last in order that is not in flight is put back: it loses
@@ -31,7 +31,7 @@ struct schedule_limits {
 	int64_t step_tokens;      /* per replica and step; at least `sequences` */
 	int64_t sequences;        /* running at once, per replica */
 	int64_t context;          /* most tokens of one sequence, prompt and answer */
-	int in_flight;            /* steps; 0 counts as 1 */
+	int in_flight;            /* steps of a replica, 2 for each stage; 0 counts as 1 */
 	int64_t mask_words;       /* of a request's mask: one bit for each token of the vocabulary */
 };
 
@@ -71,8 +71,8 @@ void schedule_destroy(struct schedule *s);
 enum err schedule_check_request(const struct schedule_limits *limits, const struct request *r);
 /* Gives the request a number that no unfinished one has: 0, 1, .. until one has finished. ERR_FIT with the numbers when it can never run. */
 enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequence);
-/* Fills the step (cleared first); no slices: nothing is left to do, or all that could run is in flight. */
-void schedule_next(struct schedule *s, struct step *step);
+/* Fills a step of these replicas (cleared first); no slices: nothing is left to do, or all that could run is in flight. */
+void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct step *step);
 /* That step's results are there: what it held may be scheduled again. Before its tokens are given to schedule_token. */
 void schedule_landed(struct schedule *s, const struct step *step);
 /* The token that a step chose. `more`: the sequence goes on; else, or when it is full, it is finished and its number free. */

@@ -66,6 +66,12 @@ static int64_t logits_rows(const struct shard *s, const struct stage_limits *lim
 	X(logits, logits_rows(s, limits) * range_size((s)->vocab) * 4)      \
 	X(rope_freq, (D) / 2 * 4)
 
+/* Most bytes that a rank sends to the next stage, or gets from the one before: a part of the rows' items that is as even as they allow. */
+static int64_t border_bytes(const struct model *m, const struct stage_limits *limits, int tp)
+{
+	return (limits->step_tokens + tp - 1) / tp * m->n_embd * 4;
+}
+
 static struct dealt_sizes dealt_sizes(const struct model *m, const struct stage_limits *limits)
 {
 	struct dealt_sizes z = { .max_rows = limits->step_tokens, .n_sums = m->n_embd + 1 };
@@ -86,6 +92,7 @@ uint64_t stage_buffer_bytes(const struct model *m, const struct layout *l, const
 	if (s->last_stage)
 		bytes += sampler_bytes(&(struct sampler_size){ range_size(s->vocab), s->vocab.begin, limits->sequences, limits->context,
 							       l->tp, n_threads });
+	bytes += border_bytes(m, limits, l->tp) * ((s->first_stage ? 0 : 2) + (s->last_stage ? 0 : limits->in_flight));
 	struct dealt_sizes dealt = dealt_sizes(m, limits);
 	bytes += (int64_t)dealt_bytes(&dealt, l->tp);
 	uint64_t experts = m->n_expert ? experts_room_bytes(m, l, s, limits, n_threads) : 0;
@@ -105,6 +112,20 @@ static enum err create_buffers(struct stage *st)
 	TRY(ARENA_NEW(st->arena, (size_t)n_threads, float *, &st->scratch));
 	for (int t = 0; t < n_threads; t++)
 		TRY(ARENA_NEW(st->arena, (size_t)(KERNEL_SCRATCH_ROWS * longest_row(m, s)), float, &st->scratch[t]));
+	return ERR_OK;
+}
+
+static enum err create_borders(struct stage *st)
+{
+	size_t bytes = st->border_bytes = (size_t)border_bytes(st->m, &st->limits, st->grid->layout.tp);
+	for (int i = 0; !st->shard.first_stage && i < 2; i++)
+		TRY(arena_alloc(st->arena, bytes, 1, &st->in[i]));
+	if (st->shard.last_stage)
+		return ERR_OK;
+	TRY(ARENA_NEW(st->arena, (size_t)st->limits.in_flight, struct comm_transfer, &st->sent));
+	TRY(ARENA_NEW(st->arena, (size_t)st->limits.in_flight, char *, &st->out));
+	for (int i = 0; i < st->limits.in_flight; i++)
+		TRY(arena_alloc(st->arena, bytes, 1, &st->out[i]));
 	return ERR_OK;
 }
 
@@ -155,6 +176,7 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 	shard_of(&sm, &g->layout, &g->me, &st->shard);
 	TRY_OR(destroy, e, arena_create("step buffers", 1 << 20, &st->arena));
 	TRY_OR(destroy, e, create_buffers(st));
+	TRY_OR(destroy, e, create_borders(st));
 	TRY_OR(destroy, e, create_kv(st));
 	if (m->n_expert)
 		TRY_OR(destroy, e, experts_create(st));

@@ -18,6 +18,7 @@ struct stage_limits {
 	int64_t step_tokens;      /* most tokens of one replica in one step */
 	int64_t sequences;        /* most slices of one replica in one step */
 	int64_t context;          /* most tokens of one sequence */
+	int in_flight;            /* most steps of a replica under way */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
 	enum kv_type kv_type;
 	int int8_rows;            /* room for activations as int8, for packed weights */
@@ -51,6 +52,15 @@ struct stage {
 	struct dealt_rows *dealt;          /* owned; see stage_join */
 	unsigned shows;                    /* which of SHOWN_H and SHOWN_H8 products read: 1 << .. */
 	float *rope_freq;                  /* (D/2) */
+
+	/* Called between layers, when not NULL: for a rank that has more to do than this step. Its error is the step's. */
+	enum err (*between)(void *arg);
+	void *between_arg;
+	struct comm_transfer *sent;        /* (in_flight): what left for the next stage */
+	struct comm_transfer coming;       /* from the one before, for the next step */
+	int64_t n_sent, n_received;        /* steps since stage_open */
+	char **out, *in[2];                /* (in_flight) and 2 rooms of border_bytes */
+	size_t border_bytes;               /* most that crosses a border, of this rank */
 
 	/* the batch of this step */
 	int64_t n_rows;
@@ -90,7 +100,11 @@ enum err stage_create(const struct model *m, struct grid *g, const struct kernel
 enum err stage_join(struct stage *s);
 void stage_destroy(struct stage *s);
 
-/* COLLECTIVE over the world (all replicas step together). Works on this replica's slices of the step. On the last stage *out gets
+/* Before the first step of a loop and after its last one, on every rank. */
+enum err stage_open(struct stage *s);
+enum err stage_close(struct stage *s);
+/* COLLECTIVE over the replica's stage, and over all replicas when experts are spread over them. Other stages work on other steps
+ * meanwhile, all in the same order. Works on this replica's slices of the step. On the last stage *out gets
  * a result per slice that samples, in order, the same on all tp ranks; else none. all_logits: NULL, or room for
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
 enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);

@@ -59,7 +59,7 @@ void step_destroy(struct step *s)
 void step_clear(struct step *s) { s->n_slices = s->n_tokens = s->n_pages = s->n_copies = s->n_extra = s->last = 0; }
 
 /* Copies the parts of a step to or from its packed form; gives the size. */
-static size_t pack(struct step *s, int unpack)
+static size_t copy_parts(struct step *s, int unpack)
 {
 	size_t at = HEADER_BYTES;
 	struct { void *data; size_t bytes; } parts[] = {
@@ -79,35 +79,51 @@ static size_t pack(struct step *s, int unpack)
 	return at;
 }
 
-enum err step_bcast(struct step *s, struct comm *world, int root)
+size_t step_pack(struct step *s)
 {
-	int32_t *const counts[HEADER_INTS] = { &s->n_slices, &s->n_tokens, &s->n_pages, &s->n_copies, &s->n_extra, &s->last };
+	int32_t header[HEADER_INTS] = { s->n_slices, s->n_tokens, s->n_pages, s->n_copies, s->n_extra, s->last };
+	memcpy(s->wire, header, sizeof header);
+	return copy_parts(s, 0);
+}
+
+/* How many bytes the packed form has whose beginning is there. */
+static enum err read_header(const struct step *s, int32_t header[HEADER_INTS], size_t *bytes)
+{
 	const int32_t most[HEADER_INTS] = { s->max_slices, s->max_tokens, s->max_pages, s->max_slices, s->max_extra, 1 };
-	int32_t header[HEADER_INTS];
-	int is_root = comm_rank(world) == root;
-	if (comm_size(world) == 1)
-		return ERR_OK;
-	for (int i = 0; i < HEADER_INTS; i++)
-		header[i] = *counts[i];
-	if (is_root) {
-		memcpy(s->wire, header, sizeof header);
-		pack(s, 0);
-	}
-	TRY(comm_bcast(world, s->wire, FIRST_BYTES, root));
-	memcpy(header, s->wire, sizeof header);
+	memcpy(header, s->wire, HEADER_BYTES);
 	for (int i = 0; i < HEADER_INTS; i++)
 		if (header[i] < 0 || header[i] > most[i])
 			return ERR(BUG, "a step of %d slices, %d tokens, %d pages, %d copies, %d extras exceeds what was planned (%d, %d, "
 					"%d, %d, %d)", header[0], header[1], header[2], header[3], header[4], most[0], most[1],
 				   most[2], most[3], most[4]);
-	for (int i = 0; i < HEADER_INTS; i++)
-		*counts[i] = header[i];
-	size_t bytes = packed_bytes(&(struct step_room){ s->n_slices, s->n_tokens, s->n_pages, s->n_extra }, s->n_copies);
-	if (bytes > FIRST_BYTES)
-		TRY(comm_bcast(world, s->wire + FIRST_BYTES, bytes - FIRST_BYTES, root));
-	if (!is_root)
-		pack(s, 1);
+	*bytes = packed_bytes(&(struct step_room){ header[0], header[1], header[2], header[4] }, header[3]);
 	return ERR_OK;
+}
+
+enum err step_unpack(struct step *s, size_t bytes)
+{
+	int32_t header[HEADER_INTS];
+	size_t expected;
+	TRY(read_header(s, header, &expected));
+	if (bytes != expected)
+		return ERR(BUG, "a step has %zu bytes instead of %zu", bytes, expected);
+	s->n_slices = header[0], s->n_tokens = header[1], s->n_pages = header[2];
+	s->n_copies = header[3], s->n_extra = header[4], s->last = header[5];
+	copy_parts(s, 1);
+	return ERR_OK;
+}
+
+enum err step_bcast(struct step *s, struct comm *c, int root)
+{
+	int32_t header[HEADER_INTS];
+	size_t bytes;
+	if (comm_size(c) == 1)
+		return ERR_OK;
+	TRY(comm_bcast(c, s->wire, FIRST_BYTES, root));
+	TRY(read_header(s, header, &bytes));
+	if (bytes > FIRST_BYTES)
+		TRY(comm_bcast(c, s->wire + FIRST_BYTES, bytes - FIRST_BYTES, root));
+	return comm_rank(c) == root ? ERR_OK : step_unpack(s, bytes);
 }
 
 /* --- results --- */

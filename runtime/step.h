@@ -2,7 +2,8 @@
  *
  * A slice is a run of consecutive tokens of one sequence: a prefill chunk or one decode token. Slices name their replica;
  * a rank works on those of its own. Page numbers are global within a replica, so the tables are made once by the head and
- * travel with the step. A step without slices that has `last` set ends the loop of the other ranks.
+ * travel with the step. Ranks work on steps in the order in which the head has decided them. A step without slices that has
+ * `last` set ends the loop of the other ranks.
  *
  * A copy is of a whole page, all layers; copies are made in their order, before anything else of the step. */
 #ifndef SHARDRUN_RUNTIME_STEP_H
@@ -15,7 +16,8 @@
 #include <stdint.h>
 
 enum { SLICE_SAMPLE = 1,         /* choose the token after the last one */
-       SLICE_ALL_LOGITS = 2 };   /* give the logits of every position (for --logits) */
+       SLICE_ALL_LOGITS = 2,     /* give the logits of every position (for --logits) */
+       SLICE_ANSWERS = 4 };      /* its first token was chosen by the step before it */
 
 struct slice {
 	int32_t sequence;            /* the head's number for it */
@@ -49,8 +51,12 @@ uint64_t step_room_bytes(const struct step_room *room);
 enum err step_create(const struct step_room *room, struct step **out);
 void step_destroy(struct step *s);
 void step_clear(struct step *s);
-/* COLLECTIVE: rank root's step becomes everyone's. */
-enum err step_bcast(struct step *s, struct comm *world, int root);
+/* Fills s->wire; gives its bytes. */
+size_t step_pack(struct step *s);
+/* The step becomes what stands in s->wire. */
+enum err step_unpack(struct step *s, size_t bytes);
+/* COLLECTIVE over c: rank root's step, which is packed, becomes everyone's. */
+enum err step_bcast(struct step *s, struct comm *c, int root);
 
 /* What the last stage reports for a slice with SLICE_SAMPLE. */
 struct step_result {

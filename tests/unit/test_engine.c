@@ -23,11 +23,13 @@ struct scene {
 	int refuse_every, cancel_every, stop_every;
 	int order_at;                   /* after so many answers .. */
 	enum engine_order order;        /* .. say this */
+	int cancel_any;                 /* every so often when it asks for orders, one of the last requests is cancelled */
 	long long idle_us;              /* the source has none for this long, then no more */
 	struct cluster cluster;
 	/* how it went */
 	int given, out, most_out, n_done;
 	int asked;                      /* while there were pauses, or nothing to do */
+	int n_orders;
 	struct engine *engine;
 	long long began_us;
 	double idle_cpu_s;
@@ -116,7 +118,7 @@ static void done(void *arg, struct answer *a)
 	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->error != NULL);
 	CU_ASSERT_EQUAL(a->finish == FINISH_REFUSED, a->code == ERR_WORK);
 	if (a->choice != (uint32_t)i) {
-		CU_ASSERT_EQUAL(a->finish == FINISH_CANCELLED, is_cancelled(s, i) && !is_refused(s, i));
+		CU_ASSERT(s->cancel_any || (a->finish == FINISH_CANCELLED) == (is_cancelled(s, i) && !is_refused(s, i)));
 		return;
 	}
 	s->finish[i] = a->finish;
@@ -129,6 +131,8 @@ static enum engine_order order(void *arg, struct engine *e)
 {
 	struct scene *s = arg;
 	s->engine = e;
+	if (s->cancel_any && ++s->n_orders % s->cancel_any == 0 && s->given)
+		engine_cancel(e, prompts[s->given - 1 - s->n_orders / s->cancel_any % (s->given < 8 ? s->given : 8)]);
 	return s->order_at && s->n_done >= s->order_at ? s->order : ENGINE_GO_ON;
 }
 
@@ -189,6 +193,29 @@ TEST(requests_that_come_at_any_time_get_their_own_answers)
 			CU_ASSERT_EQUAL(s.finish[i], finish);
 			CU_ASSERT(!memcmp(s.tokens[i], reference.tokens[i], (size_t)want * sizeof(int32_t)));
 		}
+	}
+}
+
+/* Also while steps with it are under way, of which there are several, be it with chunks of its prompt. What it got until then is the
+ * beginning of its answer. */
+TEST(a_request_may_be_cancelled_at_any_time)
+{
+	static struct scene reference, s;
+	static const struct { struct layout layout; int ranks; } cases[] = { { { .tp = 1, .pp = 1, .dp = 1 }, 1 },
+		{ { .tp = 1, .pp = 2, .dp = 1 }, 2 }, { { .tp = 1, .pp = 2, .dp = 2 }, 4 }, { { .tp = 2, .pp = 2, .dp = 1 }, 4 } };
+	reference = (struct scene){ .layout = one, .ranks = 1, .n = 120 };
+	play(&reference);
+	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+		int n_cancelled = 0, n_whole = 0;
+		s = (struct scene){ .layout = cases[c].layout, .ranks = cases[c].ranks, .n = 120, .cancel_any = 3 };
+		play(&s);
+		for (int i = 0; i < 120; i++) {
+			CU_ASSERT(s.finish[i] == FINISH_CANCELLED ? s.n_tokens[i] < reference.n_tokens[i] : s.finish[i] == FINISH_LENGTH);
+			CU_ASSERT(!memcmp(s.tokens[i], reference.tokens[i], (size_t)s.n_tokens[i] * sizeof(int32_t)));
+			n_cancelled += s.finish[i] == FINISH_CANCELLED;
+			n_whole += s.finish[i] == FINISH_LENGTH && s.n_tokens[i] == reference.n_tokens[i];
+		}
+		CU_ASSERT(n_cancelled > 5 && n_whole > 5 && n_cancelled + n_whole == 120);
 	}
 }
 
@@ -261,6 +288,7 @@ TEST(an_engine_without_requests_ends)
 }
 
 TEST_MAIN("engine", CASE(requests_that_come_at_any_time_get_their_own_answers), CASE(no_more_requests_are_taken_than_needed),
+	  CASE(a_request_may_be_cancelled_at_any_time),
 	  CASE(several_answers_share_their_prompt_and_run_together),
 	  CASE(told_to_admit_no_more_what_has_begun_is_finished), CASE(told_to_drop_all_it_ends_at_once),
 	  CASE(waiting_for_requests_costs_little), CASE(an_engine_without_requests_ends))

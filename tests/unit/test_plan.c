@@ -41,16 +41,24 @@ static struct plan_wish wish_of(int tp, int pp, int dp)
 				   .context = 100 };
 }
 
-/* 100 tokens are 4 pages of 32 (the last one short), 4 sequences 16 pages in each of 2 replicas. */
-TEST(a_step_has_room_for_all_sequences_of_all_replicas)
+/* 100 tokens are 4 pages of 32 (the last one short), 4 sequences 16 pages. Replicas with all experts step by themselves. */
+TEST(a_step_has_room_for_all_sequences_of_the_replicas_that_step_together)
 {
-	struct planned t;
-	struct plan_wish wish = wish_of(1, 1, 2);
-	CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1", 2, &wish, &t));
-	CU_ASSERT_EQUAL(t.p.step.slices, 8);
-	CU_ASSERT_EQUAL(t.p.step.tokens, 64);
-	CU_ASSERT_EQUAL(t.p.step.pages, 2 * 4 * 4);
-	end_plan(&t);
+	static const struct { const char *model; int tp, ep, etp, dp, together; } cases[] = {
+		{ DENSE, 1, 1, 1, 2, 1 }, { MOE, 2, 2, 1, 2, 1 }, { MOE, 1, 2, 1, 2, 2 },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct planned t;
+		struct plan_wish wish = wish_of(cases[i].tp, 1, cases[i].dp);
+		wish.layout.ep = cases[i].ep;
+		wish.layout.etp = cases[i].etp;
+		CHECK_OK(try_plan(cases[i].model, "pack:1 core:4 pu:1", cases[i].tp * cases[i].dp, &wish, &t));
+		CU_ASSERT_EQUAL(t.p.lane_replicas, cases[i].together);
+		CU_ASSERT_EQUAL(t.p.step.slices, 4 * cases[i].together);
+		CU_ASSERT_EQUAL(t.p.step.tokens, 32 * cases[i].together);
+		CU_ASSERT_EQUAL(t.p.step.pages, 4 * 4 * cases[i].together);
+		end_plan(&t);
+	}
 }
 
 /* Sequences may share pages: a step names those of all of them, however few there are. */
@@ -62,7 +70,7 @@ TEST(a_step_has_room_for_shared_pages)
 	wish.sequences = wish.step_tokens = 64;
 	wish.kv_bytes = 1 << 20;
 	CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 2, &wish, &t));
-	CU_ASSERT_EQUAL(t.p.step.pages, 2 * 64 * 100);
+	CU_ASSERT_EQUAL(t.p.step.pages, 64 * 100);
 	CU_ASSERT(t.p.limits.n_pages > 0 && t.p.limits.n_pages < 64 * 100 && t.p.ranks[0].kv_bytes <= 1 << 20);
 	end_plan(&t);
 }
@@ -151,7 +159,7 @@ static enum err body(struct comm *world, void *arg)
 		e = session_create(world, &wish, &place, &s);
 	if (!e) {
 		const struct plan_rank *k = &s->plan.ranks[comm_rank(world)];
-		uint64_t loop = step_room_bytes(&s->plan.step);      /* the engine's, not the stage's */
+		uint64_t loop = k->loop_bytes;                       /* the engine's, not the stage's */
 		uint32_t bad[2] = { s->stage->buffer_bytes > k->buffer_bytes || s->stage->kv_bytes != k->kv_bytes ||
 					    s->stage->weights->block_bytes != k->weights_bytes,
 				    k->buffer_bytes - loop > 2 * s->stage->buffer_bytes + 65536 };
@@ -189,7 +197,7 @@ TEST(the_plan_covers_what_every_rank_takes)
 	}
 }
 
-TEST_MAIN("plan", CASE(a_step_has_room_for_all_sequences_of_all_replicas),
+TEST_MAIN("plan", CASE(a_step_has_room_for_all_sequences_of_the_replicas_that_step_together),
 	  CASE(a_step_has_room_for_shared_pages), CASE(a_step_of_too_many_pages_is_refused), CASE(logits_are_part_of_the_plan),
 	  CASE(what_does_not_fit_is_refused_with_the_numbers),
 	  CASE(an_arithmetic_asked_for_by_name_must_have_weights), CASE(the_plan_covers_what_every_rank_takes))
