@@ -51,6 +51,7 @@ typedef __m256i codes;
 #define codes_store(to, c) _mm256_storeu_si256((__m256i *)(void *)(to), c)
 #define codes_or(a, b) _mm256_or_si256(a, b)
 #define part_set1(x) _mm256_set1_ps(x)
+#define part_add(a, b) _mm256_add_ps(a, b)
 #define part_mul(a, b) _mm256_mul_ps(a, b)
 #define part_store(to, p) _mm256_storeu_ps(to, p)
 #define part_of_halves(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from)))

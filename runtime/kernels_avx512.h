@@ -46,6 +46,27 @@ static inline float max16(const float *lanes)
 	return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
+/* to[16 * i + l] = rows[l][k + i]: blocks of 4 x 4 by their place in the load, and then within each quarter. */
+#define PART_TURN
+static inline void part_turn(const float *const *rows, int64_t k, float *to)
+{
+	for (int c = 0; c < 4; c++, k += 4, to += 64) {
+		__m512 v[4];
+		for (int r = 0; r < 4; r++) {
+			v[r] = _mm512_castps128_ps512(_mm_loadu_ps(rows[r] + k));
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 4] + k), 1);
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 8] + k), 2);
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 12] + k), 3);
+		}
+		__m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1])), high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+		__m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3])), high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+		_mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23)));
+		_mm512_storeu_ps(to + 16, _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23)));
+		_mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23)));
+		_mm512_storeu_ps(to + 48, _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23)));
+	}
+}
+
 /* ---- packed weights: a lane is a row, a plane of codes a register ---- */
 
 #define PACKED_TILE_TOKENS 8
@@ -55,6 +76,7 @@ typedef __m512i codes;
 #define codes_store(to, c) _mm512_storeu_si512(to, c)
 #define codes_or(a, b) _mm512_or_si512(a, b)
 #define part_set1(x) _mm512_set1_ps(x)
+#define part_add(a, b) _mm512_add_ps(a, b)
 #define part_mul(a, b) _mm512_mul_ps(a, b)
 #define part_store(to, p) _mm512_storeu_ps(to, p)
 #define part_of_halves(from) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(from)))

@@ -86,6 +86,13 @@ INLINE part part_mul(part a, part b)
 	return a;
 }
 
+INLINE part part_add(part a, part b)
+{
+	for (int l = 0; l < LANES; l++)
+		a.v[l] += b.v[l];
+	return a;
+}
+
 INLINE void part_store(float *to, part p) { memcpy(to, p.v, sizeof p.v); }
 
 INLINE part part_of_halves(const unsigned char *from)
