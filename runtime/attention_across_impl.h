@@ -109,16 +109,28 @@ static void scores_across(const float *keys, int64_t n_keys, int64_t d, const fl
 	}
 }
 
-/* Scores of 16 queries, masked, and the new maximums of the 16. */
-INLINE void mask_scores(int is_masked, float scale, const int *from, const int *to, float *restrict p, float *restrict top)
+/* Products of 16 queries become scores, those that are not seen -inf. */
+static void mask_scores(float scale, const int *from, const int *to, float *restrict p)
 {
 	for (int j = 0; j < KV_PAGE_TOKENS; j++)
 		for (int l = 0; l < LANES; l++) {
-			uint32_t keep = is_masked ? if_seen(j, from[l], to[l]) : ~0u;
-			float seen = from_bits((to_bits(scale * p[j * QUERIES + l]) & keep) | (0xff800000u & ~keep));   /* -inf */
-			p[j * QUERIES + l] = seen;
-			top[l] = seen > top[l] ? seen : top[l];
+			uint32_t keep = if_seen(j, from[l], to[l]);
+			p[j * QUERIES + l] = from_bits((to_bits(scale * p[j * QUERIES + l]) & keep) | (0xff800000u & ~keep));
 		}
+}
+
+/* Scores are times `scale`; top: the greatest of each query and of what it was before. */
+static void find_tops(float scale, float *restrict p, float *restrict top)
+{
+	for (int i = 0; i < LANES; i += PART_LANES) {
+		part most = part_load(top + i);
+		for (int j = 0; j < KV_PAGE_TOKENS; j++) {
+			part score = part_mul(part_set1(scale), part_load(p + j * QUERIES + i));
+			part_store(p + j * QUERIES + i, score);
+			most = part_max(score, most);
+		}
+		part_store(top + i, most);
+	}
 }
 
 /* Scores become weights, sum those of each query. */
@@ -154,9 +166,8 @@ static void weigh_across(struct query *queries, int64_t n, int64_t d, float scal
 		is_masked |= from[l] > 0 || to[l] < KV_PAGE_TOKENS;
 	}
 	if (is_masked)
-		mask_scores(1, scale, from, to, p, top);
-	else
-		mask_scores(0, scale, from, to, p, top);
+		mask_scores(scale, from, to, p);
+	find_tops(is_masked ? 1.0f : scale, p, top);
 	for (int l = 0; l < LANES; l++)
 		shrink[l] = exp_one(m[l] - top[l]);
 	if (is_masked)

@@ -76,6 +76,7 @@ typedef __m512i codes;
 #define codes_store(to, c) _mm512_storeu_si512(to, c)
 #define codes_or(a, b) _mm512_or_si512(a, b)
 #define part_set1(x) _mm512_set1_ps(x)
+#define part_max(a, b) _mm512_max_ps(a, b)   /* b when one is NaN */
 #define part_add(a, b) _mm512_add_ps(a, b)
 #define part_mul(a, b) _mm512_mul_ps(a, b)
 #define part_store(to, p) _mm512_storeu_ps(to, p)
@@ -144,6 +145,21 @@ static inline int part_fixed(__m512 v, int64_t *total)
 	_mm512_storeu_si512(total, _mm512_add_epi64(_mm512_loadu_si512(total), low));
 	_mm512_storeu_si512(total + 8, _mm512_add_epi64(_mm512_loadu_si512(total + 8), high));
 	return 1;
+}
+
+#define PART_SPLIT
+typedef __m512i unfit_lanes;        /* see packed_impl.h */
+#define unfit_none() _mm512_setzero_si512()
+#define unfit_any(unfit) (_mm512_test_epi32_mask(unfit, _mm512_set1_epi32(-0x800000)) != 0)
+
+static inline void part_split(__m512 v, float first, float second, uint32_t *coarse, uint32_t *fine, unfit_lanes *unfit)
+{
+	__m512 t = _mm512_add_ps(v, _mm512_set1_ps(first));
+	__m512 u = _mm512_sub_ps(v, _mm512_sub_ps(t, _mm512_set1_ps(first + second)));
+	_mm512_storeu_si512(coarse, _mm512_add_epi32(_mm512_loadu_si512(coarse), _mm512_castps_si512(t)));
+	_mm512_storeu_si512(fine, _mm512_add_epi32(_mm512_loadu_si512(fine), _mm512_castps_si512(u)));
+	*unfit = _mm512_ternarylogic_epi32(*unfit, _mm512_castps_si512(t), _mm512_castps_si512(_mm512_set1_ps(first)),
+					   0xf6);   /* a | (b ^ c) */
 }
 
 #ifdef __AVX512VNNI__
