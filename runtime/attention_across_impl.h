@@ -31,6 +31,7 @@ INLINE void one_lane(int n_parts, int n_keys, const float *const *q, const float
 			key[j] = part_set1(keys[j][k]);
 		for (int i = 0; i < n_parts; i++) {
 			part x = part_load(q[i] + k * LANES);
+			part_keep(x);
 			for (int j = 0; j < n_keys; j++)
 				acc[i][j] = part_fma(x, key[j], acc[i][j]);
 		}
@@ -123,67 +124,78 @@ static void mask_scores(float scale, const int *from, const int *to, float *rest
 static void find_tops(float scale, float *restrict p, float *restrict top)
 {
 	for (int i = 0; i < LANES; i += PART_LANES) {
-		part most = part_load(top + i);
-		for (int j = 0; j < KV_PAGE_TOKENS; j++) {
-			part score = part_mul(part_set1(scale), part_load(p + j * QUERIES + i));
-			part_store(p + j * QUERIES + i, score);
-			most = part_max(score, most);
-		}
-		part_store(top + i, most);
+		part most[4];
+		for (int t = 0; t < 4; t++)
+			most[t] = part_load(top + i);
+		for (int j = 0; j < KV_PAGE_TOKENS; j += 4)
+			for (int t = 0; t < 4; t++) {
+				float *at = p + (j + t) * QUERIES + i;
+				part score = part_mul(part_set1(scale), part_load(at));
+				part_store(at, score);
+				most[t] = part_max(score, most[t]);
+			}
+		part_store(top + i, part_max(part_max(most[0], most[1]), part_max(most[2], most[3])));
 	}
 }
 
-/* Scores become weights, sum those of each query. */
-INLINE void weigh_scores(int is_masked, const float *top, const int *from, const int *to, float *restrict p, float *restrict sum)
+/* Scores become weights. */
+INLINE void weigh_scores(int is_masked, const float *top, const int *from, const int *to, float *restrict p)
 {
-	float lane[LANES][LANES];
 	for (int j = 0; j < KV_PAGE_TOKENS; j++)
 		for (int l = 0; l < LANES; l++) {
 			uint32_t keep = is_masked ? if_seen(j, from[l], to[l]) : ~0u;
 			p[j * QUERIES + l] = from_bits(to_bits(exp_one(p[j * QUERIES + l] - top[l])) & keep);
 		}
-	for (int j = 0; j < LANES; j++)
-		for (int l = 0; l < LANES; l++)
-			lane[j][l] = p[j * QUERIES + l] + p[(j + LANES) * QUERIES + l];
-	for (int half = LANES / 2; half > 1; half /= 2)
-		for (int j = 0; j < half; j++)
-			for (int l = 0; l < LANES; l++)
-				lane[j][l] += lane[j + half][l];
-	for (int l = 0; l < LANES; l++)
-		sum[l] = lane[0][l] + lane[1][l];
 }
 
-/* What weigh does, for n queries, the first ones of a group; those whose `to` is 0 have no part in the block. */
-static void weigh_across(struct query *queries, int64_t n, int64_t d, float scale, float *p)
+INLINE part two_weights(const float *p, int j)
 {
-	float m[LANES], top[LANES], shrink[LANES], sum[LANES];
-	int from[LANES], to[LANES], is_masked = 0;
-	for (int64_t l = 0; l < LANES; l++) {
-		const struct query *q = &queries[l < n ? l : n - 1];
-		m[l] = top[l] = q->m;
-		from[l] = q->from;
-		to[l] = q->to;
-		is_masked |= from[l] > 0 || to[l] < KV_PAGE_TOKENS;
+	return part_add(part_load(p + j * QUERIES), part_load(p + (j + LANES) * QUERIES));
+}
+
+/* The sums of each query's weights, by the tree: lane j is p_j + p_(j+16). */
+static void sum_weights(const float *p, float *restrict sum)
+{
+	for (int i = 0; i < LANES; i += PART_LANES, p += PART_LANES) {
+		part s[4];
+		for (int k = 0; k < 4; k++)
+			s[k] = part_add(part_add(two_weights(p, k), two_weights(p, k + 8)),
+					part_add(two_weights(p, k + 4), two_weights(p, k + 12)));
+		part_store(sum + i, part_add(part_add(s[0], s[2]), part_add(s[1], s[3])));
+	}
+}
+
+/* What weigh does, for n queries, the first ones of a group; those whose `to` is 0 have no part in the block. m, l: of the 16. */
+static void weigh_across(const struct query *queries, int64_t n, int64_t d, float scale, float *p, float *restrict m, float *restrict l)
+{
+	float top[LANES], shrink[LANES], sum[LANES];
+	int from[LANES], to[LANES], is_masked = 0, grown = 0;
+	for (int64_t i = 0; i < LANES; i++) {
+		const struct query *q = &queries[i < n ? i : n - 1];
+		top[i] = m[i];
+		from[i] = q->from;
+		to[i] = q->to;
+		is_masked |= from[i] > 0 || to[i] < KV_PAGE_TOKENS;
 	}
 	if (is_masked)
 		mask_scores(scale, from, to, p);
 	find_tops(is_masked ? 1.0f : scale, p, top);
-	for (int l = 0; l < LANES; l++)
-		shrink[l] = exp_one(m[l] - top[l]);
+	for (int i = 0; i < LANES; i++) {
+		shrink[i] = top[i] > m[i] ? exp_one(m[i] - top[i]) : 1.0f;
+		grown |= top[i] > m[i];
+	}
+	for (int64_t i = 0; grown && i < n; i++) {
+		float *restrict out = queries[i].out, by = shrink[i];
+		for (int64_t c = 0; by != 1.0f && c < d; c++)
+			out[c] *= by;
+	}
 	if (is_masked)
-		weigh_scores(1, top, from, to, p, sum);
+		weigh_scores(1, top, from, to, p);
 	else
-		weigh_scores(0, top, from, to, p, sum);
-	for (int64_t l = 0; l < n; l++) {
-		struct query *q = &queries[l];
-		if (top[l] > q->m) {
-			float *restrict out = q->out, by = shrink[l];
-			q->l *= by;
-			for (int64_t i = 0; i < d; i++)
-				out[i] *= by;
-			q->m = top[l];
-		}
-		if (q->from < q->to)
-			q->l += sum[l];
+		weigh_scores(0, top, from, to, p);
+	sum_weights(p, sum);
+	for (int i = 0; i < LANES; i++) {
+		l[i] = l[i] * shrink[i] + sum[i];
+		m[i] = top[i];
 	}
 }

@@ -180,6 +180,13 @@ static void values(const float *v, int64_t d, const struct query *queries, int64
 	}
 }
 
+#ifndef part_keep
+#define part_keep(p) (void)(p)
+#endif
+
+/* m and l of every query. */
+struct running { float m[QUERIES], l[QUERIES]; };
+
 #include "runtime/attention_across_impl.h"
 
 /* Products and weights of n queries with n_keys keys, positions `at` .. of the block. */
@@ -195,12 +202,13 @@ static struct weights_of_block weigh_block(const float *keys, int64_t n_keys, in
 
 /* The same for queries [i, end) of all, which are turned; from whole groups on. */
 static struct weights_of_block weigh_block_across(const float *keys, int64_t n_keys, int64_t at, int64_t d, float scale,
-						  struct query *queries, int64_t i, int64_t end, int64_t n, const float *turned, float *p)
+						  struct query *queries, int64_t i, int64_t end, int64_t n, const float *turned, float *p,
+						  struct running *r)
 {
 	int64_t first = i / LANES * LANES, groups = (end - first + LANES - 1) / LANES;
 	scores_across(keys, n_keys, d, turned + first * d, groups, p + first + at * QUERIES);
 	for (int64_t g = first; g < end; g += LANES)
-		weigh_across(queries + g, n - g < LANES ? n - g : LANES, d, scale, p + g);
+		weigh_across(queries + g, n - g < LANES ? n - g : LANES, d, scale, p + g, r->m + g, r->l + g);
 	return (struct weights_of_block){ p + i, 1, QUERIES };
 }
 
@@ -209,9 +217,14 @@ static void attend(const struct kv_layer *kv, const int32_t *pages, int64_t h, f
 {
 	float room[KV_PAGE_TOKENS * KERNEL_MAX_HEAD_DIM], turned[QUERIES * KERNEL_MAX_HEAD_DIM], p[QUERIES * SCORES];
 	int64_t d = kv->n_head_dim, i = 0, end = 0;
+	struct running r;
 	int across = n >= ACROSS_QUERIES;
 	if (across)
 		turn_queries(queries, n, d, turned);
+	for (int q = 0; across && q < QUERIES; q++) {
+		r.m[q] = -INFINITY;
+		r.l[q] = 0.0f;
+	}
 	for (int64_t block = queries[0].first / KV_PAGE_TOKENS; block <= queries[n - 1].pos / KV_PAGE_TOKENS; block++) {
 		int64_t start = block * KV_PAGE_TOKENS;
 		for (; queries[i].pos < start; i++)
@@ -228,13 +241,15 @@ static void attend(const struct kv_layer *kv, const int32_t *pages, int64_t h, f
 		int64_t from = queries[i].from, n_keys = queries[end - 1].to - from;
 		int64_t offset = kv_offset(kv, pages, h, start + from);
 		const float *keys = kv_widen(kv->type, kv->k + offset, room, n_keys * d);
-		struct weights_of_block w = across ? weigh_block_across(keys, n_keys, from, d, scale, queries, i, end, n, turned, p)
+		struct weights_of_block w = across ? weigh_block_across(keys, n_keys, from, d, scale, queries, i, end, n, turned, p, &r)
 						   : weigh_block(keys, n_keys, from, d, scale, queries + i, end - i, p);
 		values(kv_widen(kv->type, kv->v + offset, room, n_keys * d) - from * d, d, queries + i, end - i, w);
 	}
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		float l = across ? r.l[i] : queries[i].l;
 		for (int64_t c = 0; c < d; c++)
-			queries[i].out[c] /= queries[i].l;
+			queries[i].out[c] /= l;
+	}
 }
 
 static void attention_rows(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos, int64_t n_rows,

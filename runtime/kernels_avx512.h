@@ -77,6 +77,7 @@ typedef __m512i codes;
 #define codes_or(a, b) _mm512_or_si512(a, b)
 #define part_set1(x) _mm512_set1_ps(x)
 #define part_max(a, b) _mm512_max_ps(a, b)   /* b when one is NaN */
+#define part_keep(p) __asm__("" : "+v"(p))    /* else gcc may load it again for each use */
 #define part_add(a, b) _mm512_add_ps(a, b)
 #define part_mul(a, b) _mm512_mul_ps(a, b)
 #define part_store(to, p) _mm512_storeu_ps(to, p)
