@@ -68,6 +68,14 @@ static struct sharing share_out(const struct stage *s, int64_t n_tokens, int64_t
 	return bytes / rows * panels > LONG_BYTES && unit <= PANEL_ROWS ? (struct sharing){ PANEL_ROWS, PANELS } : (struct sharing){ panels, 1 };
 }
 
+/* Columns of a product's output from `at` on that go together: of many rows few, so that what is done to them next finds them in
+ * the cache. */
+static int64_t columns_at_once(const struct stage *s, int64_t at, int64_t end)
+{
+	enum { MANY_ROWS = 32, FEW_COLUMNS = 64 };
+	return s->n_rows < MANY_ROWS || end - at < 2 * FEW_COLUMNS ? end - at : FEW_COLUMNS;
+}
+
 static int64_t matrix_bytes(const struct weight *w) { return rank_weights_part_bytes(w, 1); }
 
 /* --- batch --- */
@@ -438,11 +446,13 @@ static void fixed_part(void *arg, int thread, int n_threads)
 	struct sharing share = share_out(s, s->n_rows, rows, matrix_bytes(r->matrix), stage_unit(r->matrix));
 	(void)n_threads;
 	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
-	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end)) {
-		for (int64_t b = 0; b < s->n_rows; b++)
-			memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
-		stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
-	}
+	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end))
+		for (int64_t at = begin, n; at < end; at += n) {
+			n = columns_at_once(s, at, end);
+			for (int64_t b = 0; b < s->n_rows; b++)
+				memset(s->acc + b * (C + 1) + r->out.begin + at, 0, (size_t)n * sizeof *s->acc);
+			stage_product_fixed(s, thread, r->matrix, at, at + n, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
+		}
 }
 
 /* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
