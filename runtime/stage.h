@@ -1,6 +1,7 @@
 /* A stage: the layers that one rank holds (its part of each), the KV pools beside them, and the forward pass over them.
  *
- * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part. Nothing is allocated in a step. */
+ * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part, choose.c chooses tokens. Nothing is
+ * allocated in a step. */
 #ifndef SHARDRUN_RUNTIME_STAGE_H
 #define SHARDRUN_RUNTIME_STAGE_H
 
@@ -110,7 +111,7 @@ enum err stage_close(struct stage *s);
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
 enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 
-/* --- between stage.c, forward.c and experts.c --- */
+/* --- between stage.c, forward.c, choose.c and experts.c --- */
 /* Makes the step's copies of pages of this replica, in their order within every layer. */
 void stage_copy_pages(struct stage *s, const struct step *step);
 enum err experts_create(struct stage *s);
@@ -119,6 +120,10 @@ uint64_t experts_room_bytes(const struct model *m, const struct layout *l, const
 /* On entry s->acc holds this rank's part of the attention output's sums. Adds them and then the mixture's output to x; then, when
  * next_norm (C) is not NULL, s->h is the norm of x. */
 enum err experts_forward(struct stage *s, const struct layer_weights *w, const float *next_norm);
+/* s->logits (n, V/tp) of n rows of x, s->picked, in their order; chooses: with what threads find for choosing tokens, s->choosing. */
+enum err stage_head(struct stage *s, int64_t n, int chooses);
+/* Chooses the step's tokens (choose.c). COLLECTIVE over tp. */
+enum err stage_sample(struct stage *s, const struct step *step, struct step_results *out);
 /* The rows that this rank brings to an end: its own when they are dealt, else all. */
 struct range stage_own_rows(const struct stage *s);
 /* Column C of acc = the rows' counts in s->bad. */
