@@ -283,7 +283,7 @@ static enum err begin_work(struct batch *b, const struct session *s)
 	struct batch_input_config c = input_config(b, s->model.n_vocab);
 	uint64_t lines;
 	*w = (struct batch_work){ .recipe = b->recipe, .journal = b->journal, .tokenizer = b->tokenizer, .templates = &b->templates,
-				  .times = times, .arg = b,
+				  .model = &s->model, .times = times, .arg = b,
 				  .output = { .model = model_name(b->recipe), .created = journal_created(b->journal),
 					      .fingerprint = journal_fingerprint(b->journal) } };
 	TRY(wishes_read(b->recipe, &w->wishes));
@@ -301,6 +301,7 @@ static void summarize(const struct batch *b, const struct engine_counts *counts)
 		 (unsigned long long)journal_counted(b->journal), (unsigned long long)journal_faults(b->journal),
 		 (long long)b->work.tokens, seconds, (double)b->work.tokens / seconds, (long long)counts->prefill_tokens,
 		 (long long)counts->schedule.shared_tokens);
+	report_drafts(&counts->schedule);
 }
 
 static enum err end_work(struct batch *b, const struct engine_counts *counts)
@@ -372,6 +373,7 @@ static enum err body(struct comm *world, void *arg)
 		e = open_and_work(&b, &js);
 	else
 		recipe_destroy(js.recipe);
+	batch_work_free(&b.work);
 	batch_input_close(b.work.input);
 	wishes_free(&b.work.wishes);
 	journal_destroy(b.journal);

@@ -32,17 +32,24 @@ static void destroy(struct engine *e)
 
 /* --- the head --- */
 
-static void take_all(struct engine *e, const struct step *step, int replica, const struct step_results *r)
+/* Gives how many drafts came true. */
+static int64_t take_all(struct engine *e, const struct step *step, int replica, const struct step_results *r)
 {
 	int32_t at = 0, n_logprobs = 0;
+	int64_t n_true = 0;
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
-		if (sl->replica == replica && sl->flags & SLICE_SAMPLE)
-			engine_take(e, &r->of[at++], sl->sample.logprobs ? &r->logprobs[n_logprobs++] : NULL);
+		if (sl->replica != replica || !(sl->flags & SLICE_SAMPLE))
+			continue;
+		n_true += engine_take(e, sl, step->tokens + slice_first_draft(sl), &r->of[at],
+				      sl->sample.logprobs ? &r->logprobs[n_logprobs] : NULL);
+		at += slice_choices(sl);
+		n_logprobs += sl->sample.logprobs ? slice_choices(sl) : 0;
 	}
+	return n_true;
 }
 
-/* Counts a step's tokens for the report, before its answers may end; gives those of prompts. */
+/* Counts a step's tokens but for drafts for the report, before its answers may end; gives those of prompts. */
 static int64_t count_tokens(const struct engine *e, const struct step *step, int64_t *decode)
 {
 	int64_t prompt = 0;
@@ -52,7 +59,7 @@ static int64_t count_tokens(const struct engine *e, const struct step *step, int
 		if (sl->pos < e->of_number[sl->sequence]->r.n_prompt)
 			prompt += sl->n_tokens;
 		else
-			*decode += sl->n_tokens;
+			*decode += sl->n_tokens - sl->n_drafts;
 	}
 	return prompt;
 }
@@ -79,7 +86,7 @@ static void land(struct engine *e, struct lane *l)
 	int64_t decode, prompt = count_tokens(e, d->step, &decode);
 	engine_landed(e, d->step);
 	for (int i = 0; i < l->n_replicas; i++)
-		take_all(e, d->step, l->first_replica + i, &d->of[i].results);
+		decode += take_all(e, d->step, l->first_replica + i, &d->of[i].results);
 	count_step(e, d, prompt, decode);
 	l->n_landed++;
 }
