@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { GRACE_S = 60, MOST_MARGIN_S = 5,      /* for the last commit, before the time limit: half of the grace, at most this */
+enum { COMMIT_REST = 50,        /* a commit, in which no step begins, takes at most 2 % of the time */
+       GRACE_S = 60, MOST_MARGIN_S = 5,      /* for the last commit, before the time limit: half of the grace, at most this */
        SAY_US = 30000000 };    /* between two lines of progress */
 
 struct batch {
@@ -170,7 +171,7 @@ static void write_identity(const struct recipe *r, struct bytes *to)
 
 static enum err open_journal(struct batch *b, enum journal_state *state)
 {
-	struct journal_config c = { .unordered = b->o->unordered, .directory = b->o->journal };
+	struct journal_config c = { .unordered = b->o->unordered, .directory = b->o->journal, .commit_rest = COMMIT_REST };
 	int to_stdout = !strcmp(b->o->output, "-");
 	write_identity(b->recipe, &b->identity);
 	TRY(b->identity.error);

@@ -1,5 +1,6 @@
 #include "launcher/journal.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "launcher/journal_claim.h"
 #include "launcher/journal_lines.h"
@@ -18,7 +19,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { MAX_IDENTITY_BYTES = 32768 };
+enum { MAX_IDENTITY_BYTES = 32768,
+       MOST_REST_US = 60000000, MOST_REST_GROUPS = 16 };   /* however slow commits are */
 
 /* A result that waits for its group's commit. */
 struct pending { uint64_t record_line; struct records_place place; };
@@ -43,6 +45,8 @@ struct journal {
 	struct pending *pending;          /* in the group, in the order of its records */
 	size_t n_pending, pending_capacity;
 	long long oldest_us;              /* when the first of them came */
+	int commit_rest;
+	long long committed_us, took_us;  /* the last commit: when it began */
 };
 
 static const unsigned char done_magic[8] = { 0x89, 'S', 'R', 'D', '1', '\r', '\n', 0x1a };
@@ -101,6 +105,7 @@ enum err journal_create(const struct journal_config *c, struct journal **out)
 	j->created = c->created;
 	j->group_us = c->group_us ? c->group_us : 2000000;
 	j->group_bytes = c->group_bytes ? c->group_bytes : 1 << 20;
+	j->commit_rest = c->commit_rest;
 	j->io = c->io;
 	j->writer.fd = -1;
 	lines_init(&j->lines, j->directory, c->io, c->unordered);
@@ -412,11 +417,20 @@ static enum err commit(struct journal *j)
 enum err journal_commit(struct journal *j, long long now_us)
 {
 	TRY(usable(j));
+	long long begin = clock_us();
 	enum err e = commit(j);
+	j->took_us = clock_us() - begin;
+	j->committed_us = now_us;
 	if (!e)
 		e = claim_beat(&j->claim, now_us);
 	j->failed = e != ERR_OK;
 	return e;
+}
+
+static int has_rested(const struct journal *j, long long now_us)
+{
+	return now_us - j->committed_us >= j->commit_rest * j->took_us || now_us - j->oldest_us >= MOST_REST_US ||
+	       j->writer.group.size / MOST_REST_GROUPS >= j->group_bytes;
 }
 
 static enum err append(struct journal *j, uint64_t line, const void *data, size_t bytes, int fault)
@@ -447,13 +461,13 @@ enum err journal_append(struct journal *j, uint64_t line, const void *data, size
 	enum err e = append(j, line, data, bytes, fault);
 	j->failed = e != ERR_OK;
 	TRY(e);
-	return j->writer.group.size >= j->group_bytes ? journal_commit(j, now_us) : ERR_OK;
+	return j->writer.group.size >= j->group_bytes && has_rested(j, now_us) ? journal_commit(j, now_us) : ERR_OK;
 }
 
 enum err journal_tick(struct journal *j, long long now_us)
 {
 	TRY(usable(j));
-	if (j->n_pending && now_us - j->oldest_us >= j->group_us)
+	if (j->n_pending && now_us - j->oldest_us >= j->group_us && has_rested(j, now_us))
 		return journal_commit(j, now_us);
 	enum err e = claim_beat(&j->claim, now_us);
 	j->failed = e != ERR_OK;

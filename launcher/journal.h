@@ -9,8 +9,8 @@
  *     done-EPOCH      there is nothing left to do: the output is in its place, and this was its input
  *
  * Results are put in with journal_append and count from the commit of their group on: written and fsynced in the owner's
- * own records file, after which its claim was still there. Groups are committed when they are large or old enough. The
- * next owner reads all records files of the chain, which gives it the lines that are done, and the output again from its
+ * own records file, after which its claim was still there. Groups are committed when they are large or old enough, and a slow
+ * disk has had its rest. The next owner reads all records files of the chain, which gives it the lines that are done, and the output again from its
  * beginning. When every line has its result, the part is fsynced and renamed to OUTPUT: so OUTPUT is complete or not there.
  * Kills: before a commit ends, its results are computed again; after it, never. Before the rename, the part is made again;
  * between rename and done-EPOCH the same bytes are renamed again; after it, the next run finds that all is done, looks
@@ -53,6 +53,9 @@ struct journal_config {
 	int64_t lease_us;           /* 0: 60 s */
 	int64_t group_us;           /* oldest result not on disk; 0: 2 s */
 	size_t group_bytes;         /* 0: 1 MiB */
+	/* A commit waits until so many times as long is over since the last began as that took, at most a minute and 16 groups: so a slow
+	 * fsync takes a bounded share of the time. 0: it waits for nothing. */
+	int commit_rest;
 	const struct journal_io *io; /* NULL: the real calls */
 };
 

@@ -209,7 +209,7 @@ static enum err run(struct bench *b)
 		b->calls.order(b->calls.arg, NULL);
 		TRY(let_in(b));
 		spent(b, REQUESTS);
-		schedule_next(b->schedule, b->step);
+		schedule_next(b->schedule, 0, 1, b->step);
 		schedule_landed(b->schedule, b->step);
 		spent(b, DECIDE);
 		if (!b->step->n_slices)

@@ -72,7 +72,7 @@ static void arrivals(struct load *l)
 
 static void one_step(struct load *l)
 {
-	schedule_next(l->s, l->step);
+	schedule_next(l->s, 0, 1, l->step);
 	schedule_landed(l->s, l->step);
 	l->steps++;
 	for (int32_t i = 0; i < l->step->n_slices; i++) {

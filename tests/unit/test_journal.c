@@ -625,6 +625,52 @@ TEST(an_earlier_start_of_the_same_job_is_not_waited_for)
 	end();
 }
 
+static int n_slow_syncs;
+
+static int slow_sync(void *context, int fd)
+{
+	(void)context, (void)fd;
+	n_slow_syncs++;
+	clock_sleep_us(4000);
+	return 0;
+}
+
+/* A sync takes 4 ms and more. Each result is a group of its own and comes 20 ms after the last: without a rest each is synced; with one
+ * of 50 times the commit one in 200 ms; with an endless one each 16 groups. Small ones, half a minute apart, wait a minute at most. */
+TEST(a_slow_disk_takes_a_bounded_share_of_the_time)
+{
+	static const struct { int rest, results; size_t bytes, group_bytes; long long apart_us; int least, most; } cases[] = {
+		{ 0, 100, 950, 900, 20000, 100, 100 }, { 50, 200, 950, 900, 20000, 12, 21 }, { 1000000, 320, 950, 900, 20000, 20, 22 },
+		{ 1000000, 10, 90, 9000, 30000000, 3, 3 } };
+	struct journal_io io = { .sync = slow_sync };
+	char room[1000];
+	begin();
+	memset(room, 'x', sizeof room);
+	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+		struct journal *j = NULL;
+		enum journal_state state;
+		struct journal_config config = { .output = in_folder("out"), .identity = "model=a\n", .io = &io,
+						 .lease_us = INT64_MAX / 8, .commit_rest = cases[c].rest, .group_bytes = cases[c].group_bytes };
+		CHECK_OK(journal_create(&config, &j));
+		CHECK_OK(journal_acquire(j, 0, &state));
+		n_slow_syncs = 0;
+		for (int i = 0; i < cases[c].results; i++) {
+			CHECK_OK(journal_input(j, (uint64_t)i + 1, 5));
+			CHECK_OK(journal_append(j, (uint64_t)i, room, cases[c].bytes, 0, (i + 1) * cases[c].apart_us));
+			CHECK_OK(journal_tick(j, (i + 1) * cases[c].apart_us));
+		}
+		printf("%d syncs ", n_slow_syncs);
+		CU_ASSERT(n_slow_syncs >= cases[c].least && n_slow_syncs <= cases[c].most);
+		CHECK_OK(journal_commit(j, 0));
+		CHECK_OK(journal_input_end(j));
+		CHECK_OK(journal_finish(j));
+		journal_destroy(j);
+		end();
+		begin();
+	}
+	end();
+}
+
 /* A million lines, shuffled over windows of 1000, in two runs: memory stays below a megabyte or two of groups and bits. */
 TEST(a_million_lines_in_flat_memory)
 {
@@ -680,4 +726,5 @@ TEST_MAIN("journal", CASE(an_undisturbed_run_and_the_same_command_again), CASE(k
 	  CASE(lines_to_a_pipe), CASE(many_runs_at_once_make_one_output), CASE(runs_that_steal_from_each_other),
 	  CASE(a_frozen_owner_wakes_and_does_no_harm), CASE(what_a_fenced_run_wrote_is_never_read),
 	  CASE(an_earlier_start_of_the_same_job_is_not_waited_for), CASE(an_owner_that_is_surely_gone_is_not_waited_for),
-	  CASE(an_epoch_is_owned_once), CASE(no_lines_at_all), CASE(who_and_where_this_run_is), CASE(a_million_lines_in_flat_memory))
+	  CASE(an_epoch_is_owned_once), CASE(no_lines_at_all), CASE(who_and_where_this_run_is),
+	  CASE(a_slow_disk_takes_a_bounded_share_of_the_time), CASE(a_million_lines_in_flat_memory))
