@@ -311,14 +311,45 @@ static int can_let_in(const struct schedule *s, const struct replica *r, const s
 	return pages_available(r->pages) - n_kept - schedule_pages_promised(s, r) >= wanted;
 }
 
-static int best_replica(const struct schedule *s, const struct sequence *q)
+/* Prompts that end in the step after they come, as the head of schedule.h says. */
+static int is_short(const struct schedule *s, const struct sequence *q) { return known(q) <= s->limits.step_tokens / 2; }
+
+/* Would it wait there for long prompts before it that fill the steps to come? It would get on no sooner, and keep a place from short
+ * ones. */
+static int must_stay_out(const struct schedule *s, const struct replica *r, int32_t number)
 {
+	int64_t left = 0;
+	if (is_short(s, &s->sequences[number]))
+		return 0;
+	for (int64_t i = 0; i < r->n_running && is_before(s, r->running[i], number); i++) {
+		const struct sequence *q = &s->sequences[r->running[i]];
+		left += is_short(s, q) || is_answering(q) ? 0 : known(q) - q->n_done;
+	}
+	return left > (s->limits.in_flight + 1) * s->limits.step_tokens;
+}
+
+/* Place in the heap of the one to be let in next, NONE: nobody. When the first in order must stay out, all long ones must. */
+static int64_t next_to_come(const struct schedule *s)
+{
+	int64_t first = NONE;
+	for (int i = 0; s->n_waiting && i < s->limits.n_replicas; i++)
+		if (!must_stay_out(s, &s->replicas[i], s->waiting[0]))
+			return 0;
+	for (int64_t i = 0; i < s->n_waiting; i++)
+		if (is_short(s, &s->sequences[s->waiting[i]]) && (first == NONE || is_before(s, s->waiting[i], s->waiting[first])))
+			first = i;
+	return first;
+}
+
+static int best_replica(const struct schedule *s, int32_t number)
+{
+	const struct sequence *q = &s->sequences[number];
 	int best = NONE;
 	int64_t least = 0;
 	for (int i = 0; i < s->limits.n_replicas; i++) {
 		const struct replica *r = &s->replicas[i];
 		int64_t found;
-		if (can_let_in(s, r, q, &found) && (best == NONE || r->load_tokens - found < least)) {
+		if (!must_stay_out(s, r, number) && can_let_in(s, r, q, &found) && (best == NONE || r->load_tokens - found < least)) {
 			best = i;
 			least = r->load_tokens - found;
 		}
@@ -329,15 +360,15 @@ static int best_replica(const struct schedule *s, const struct sequence *q)
 /* The first that does not fit holds back those behind it, so that long requests do not starve. */
 static void let_in(struct schedule *s)
 {
-	while (s->n_waiting > 0) {
-		int32_t number = s->waiting[0];
+	for (int64_t place; (place = next_to_come(s)) != NONE;) {
+		int32_t number = s->waiting[place];
 		struct sequence *q = &s->sequences[number];
-		int best = best_replica(s, q);
+		int best = best_replica(s, number);
 		if (best == NONE)
 			return;
 		struct replica *r = &s->replicas[best];
 		int64_t at = r->n_running++;
-		pull_waiting(s, 0);
+		pull_waiting(s, place);
 		for (; at > 0 && is_before(s, number, r->running[at - 1]); at--)
 			r->running[at] = r->running[at - 1];
 		r->running[at] = number;

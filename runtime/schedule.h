@@ -10,7 +10,9 @@
  *   in flight  Up to in_flight steps of a replica may be under way. A sequence that answers is in one of them at most, and each
  *              takes its share of those, so that steps stay even; chunks of one prompt may follow each other without waiting.
  *   letting in In order, nobody passes: when the replica has a free place, and pages for what is known and one more for each
- *              that runs. Of several replicas the one with the least to do, what it has of the request's beginning counted in.
+ *              that runs. But a long prompt stays out while those before it fill the next steps, and prompts of up to half a step
+ *              pass it: else long ones would take all places before they can use them. Of several replicas the one with the
+ *              least to do, what it has of the request's beginning counted in.
  *   pages      Taken as they are needed. When there are none, the last in order that is not in flight is put back: it loses
  *              its pages and waits again. The first in order always gets on, so nothing stops.
  *   drafts     With draft_rows a sequence that answers may get guesses behind its token, from its own text (ngram.h), when the step has

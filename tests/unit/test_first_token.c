@@ -12,7 +12,7 @@
 #include <math.h>
 
 enum { MOST_REQUESTS = 6000, LEAST_LONG = 2000, MOST_LONG = 8000, MOST_SHORT = 100, MOST_NEW = 60, CONTEXT = MOST_LONG + MOST_NEW,
-       SEQUENCES = 64, LONGS = 8 };
+       SEQUENCES = 64 };
 
 static double uniform(void) { return ((double)random_below(1 << 24) + 0.5) / (1 << 24); }
 
@@ -36,12 +36,13 @@ static double share_at(struct waits *w, double share)
 struct load {
 	int64_t step_tokens;
 	double shorts_a_step;
+	int longs_together;                   /* that have no token yet, at any time */
 	struct schedule *s;
 	struct step *step;
 	int32_t *text;                        /* all prompts are parts of it, none beginning like another */
 	struct { double came; int is_short, told; int32_t *answer; } of[MOST_REQUESTS];
 	int of_number[MOST_REQUESTS];
-	int n, steps, longs;                  /* longs: that have no token yet */
+	int n, steps, longs;
 	int64_t long_tokens;                  /* read of long prompts */
 	struct waits waits;
 };
@@ -64,7 +65,7 @@ static void come(struct load *l, int64_t n_prompt, int64_t n_new, double when, i
 /* What came while the step that has just landed was under way: the next one is decided now. */
 static void arrivals(struct load *l)
 {
-	while (l->longs < LONGS)
+	while (l->longs < l->longs_together)
 		come(l, LEAST_LONG + random_below(MOST_LONG - LEAST_LONG + 1), 1 + random_below(MOST_NEW), l->steps, 0);
 	for (double p = uniform(), q = exp(-l->shorts_a_step); p > q; p *= uniform())            /* Poisson, Knuth's way */
 		come(l, 1 + random_below(MOST_SHORT), 1 + random_below(MOST_NEW), l->steps - uniform(), 1);
@@ -123,16 +124,18 @@ static void end(struct load *l)
  * places and pages for all. The long ones get at least the other half. */
 TEST(a_short_prompt_has_its_first_token_within_two_and_a_half_steps)
 {
-	static const struct { int64_t step_tokens; double shorts_a_step; } loads[] = {
-		{ 256, 0.1 }, { 512, 0.1 }, { 512, 0.5 }, { 512, 1 }, { 2048, 0.3 }, { 2048, 0.7 } };
+	static const struct { int64_t step_tokens; double shorts_a_step; int longs; } loads[] = {
+		{ 256, 0.1, 8 }, { 512, 0.1, 8 }, { 512, 0.5, 8 }, { 512, 1, 8 }, { 2048, 0.3, 8 }, { 2048, 0.7, 8 }, { 512, 0.5, 100 },
+		{ 2048, 0.5, 100 } };
 	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
 		static struct load l;
 		random_state = 11 + i;
-		l = (struct load){ .step_tokens = loads[i].step_tokens, .shorts_a_step = loads[i].shorts_a_step };
+		l = (struct load){ .step_tokens = loads[i].step_tokens, .shorts_a_step = loads[i].shorts_a_step,
+				  .longs_together = loads[i].longs };
 		simulate(&l, 4000);
 		double most = share_at(&l.waits, 1), high = share_at(&l.waits, 0.99);
-		printf("%lld tokens a step, %.2f short ones: %d waited %.2f steps (median), 99 %% below %.2f, most %.2f, long ones read %.0f%% of the "
-		       "tokens\n", (long long)l.step_tokens, l.shorts_a_step, l.waits.n, share_at(&l.waits, 0.5), high, most,
+		printf("%lld tokens a step, %d long ones, %.2f short ones a step: %d waited %.2f steps (median), 99 %% below %.2f, most %.2f, long ones read %.0f%% of the "
+		       "tokens\n", (long long)l.step_tokens, l.longs_together, l.shorts_a_step, l.waits.n, share_at(&l.waits, 0.5), high, most,
 		       100 * (double)l.long_tokens / (double)(l.steps * l.step_tokens));
 		CU_ASSERT(l.waits.n > 200);
 		CU_ASSERT(high < 2.5);
