@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 32 };
+enum { KEPT = 16 };
 
 /* What formats share; as long as one of them is used. */
 struct vocabulary { struct token_trie *trie; int64_t n_vocab; int users; };

@@ -192,29 +192,36 @@ static enum err make_types(struct schema *c, json_t *s, unsigned bits, uint32_t 
 
 /* --- values, alternatives, references --- */
 
-/* Real numbers with the fewest digits that give them back. */
-static char *text_of(const json_t *value)
+static int put_text(const char *text, size_t n, void *to)
 {
-	for (size_t digits = 15; digits <= 17; digits++) {
-		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits));
-		json_t *again = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
-		int same = again && json_equal(value, again);
+	struct bytes *b = to;
+	bytes_put(b, text, n);
+	return b->error ? -1 : 0;
+}
+
+/* Real numbers with the fewest digits that give them back. */
+static enum err write_value(const json_t *value, struct bytes *to)
+{
+	int same = 0;
+	for (size_t digits = 15; digits <= 17 && !same; digits++) {
+		bytes_clear(to);
+		if (json_dump_callback(value, put_text, to, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(digits)))
+			return to->error ? to->error : ERR(WORK, "a value of the schema cannot be written");
+		json_t *again = json_loadb(bytes_text(to), to->size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+		same = again && json_equal(value, again);
 		json_decref(again);
-		if (same || digits == 17)
-			return text;
-		free(text);
 	}
-	return NULL;
+	return ERR_OK;
 }
 
 enum err schema_literal(struct schema *c, const json_t *value, uint32_t from, uint32_t to)
 {
-	char *text = text_of(value);
-	if (!text)
-		return schema_refuse(c, "a value cannot be written");
-	draft_empty(&c->draft, draft_text(&c->draft, from, text, strlen(text)), to);
-	free(text);
-	return c->draft.error;
+	struct bytes text = { 0 };
+	enum err e = write_value(value, &text);
+	if (!e)
+		draft_empty(&c->draft, draft_text(&c->draft, from, bytes_text(&text), text.size), to);
+	bytes_free(&text);
+	return e ? e : c->draft.error;
 }
 
 static enum err make_enum(struct schema *c, json_t *s, unsigned bits, const struct part *p)

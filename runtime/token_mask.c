@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MOST_KEPT_BYTES = 4 << 20 };
+enum { MOST_KEPT_BYTES = 16 << 20 };
 
 /* What a state allows by itself. Few tokens are kept as a list, many as a mask. */
 struct own {

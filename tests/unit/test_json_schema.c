@@ -221,6 +221,7 @@ static void make_words(struct words *w)
 		"\n\t", "12", "0.", "00", "name", "\"name", "\"a\":", "age\":", "red\"", "\"re", "ab", "abc\"", "\xe6\x97", "\xa5\xe6", "\x9c\xac", "\xf0\x9f",
 		"\x98\x80\"", "\xc3\xa9", "\xa9x", "\\u00", "\\ud8", "3d\\u", "de00", "e9\"", "\\n\\", "\"\\", "]]]]", "]]", "}]}", "-1", "e5", "kids", "tail\":{\"",
 		"          ", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\"k\":", "\"z\":[", " ", " {\"" };
+	static const char letters[] = "{}[]\",:0123456789.-abcdetrufalsn \n\\\xc3\xa9\xe6\x97\xa5";
 	char byte;
 	for (int b = 0; b < 256; b++)
 		byte = (char)b, add(w, &byte, 1);
@@ -230,7 +231,7 @@ static void make_words(struct words *w)
 		char text[12];
 		size_t n = 2 + (size_t)random_below(4);
 		for (size_t k = 0; k < n; k++)
-			text[k] = "{}[]\",:0123456789.-abcdetrufalsn \n\\\xc3\xa9\xe6\x97\xa5"[random_below(42)];
+			text[k] = letters[random_below(sizeof letters - 1)];
 		add(w, text, n);
 	}
 	add(w, "", 0);
