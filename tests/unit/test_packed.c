@@ -397,9 +397,59 @@ TEST(fixed_point_sums_restart_at_every_run_and_count_what_does_not_fit)
 			check_fixed((enum wtype)type, random_shape((enum wtype)type), runs[round % 5], round & 1);
 }
 
+/* Numbers of magnitude below 2^most, half of them halfway between two multiples of 2^-32. */
+static float random_run(int most)
+{
+	int exponent = most - 1 - (int)random_below(random_below(2) ? 4 : 70);
+	float v = ldexpf(1.0f + fabsf(random_float()), exponent);
+	if (random_below(2) && most < 0)
+		v = ldexpf((float)(2 * random_below(1 << 10) + 1), -33);
+	return random_below(2) ? v : -v;
+}
+
+/* Rows whose only code is 1, so that a run's sum is its activations' scale. */
+TEST(a_run_of_any_size_becomes_the_nearest_even_multiple)
+{
+	enum { ROWS = 40, RUNS = 9, TOKENS = 13, COLS = RUNS * 32 };
+	static const float borders[] = { 4095.9998f, 4096.0f, -4096.0f, 16777215.0f, 16777216.0f, -16777216.0f, 0.0f, -0.0f, 0x1p-33f, 0x1.8p-32f };
+	struct weight raw = random_weight(WTYPE_Q8_0, ROWS, COLS), w;
+	struct act_block *x = aligned_alloc(64, TOKENS * RUNS * sizeof *x);
+	float *scratch = random_floats(KERNEL_SCRATCH_ROWS * COLS), gate[TOKENS];
+	for (int64_t i = 0; i < ROWS * RUNS; i++)
+		memcpy(memset(raw.data + i * 34, 0, 34), (unsigned char[]){ 0, 0x3c, 1 }, 3);
+	w = pack(&raw);
+	for (int round = 0; round < 400; round++) {
+		int64_t want[TOKENS] = { 0 }, want_bad[TOKENS] = { 0 }, acc[TOKENS][ROWS], bad[TOKENS];
+		int most = (int[]){ -12, 0, 12, 26 }[round % 4], gated = round & 4;
+		memset(x, 0, TOKENS * RUNS * sizeof *x);
+		for (int64_t i = 0; i < TOKENS * RUNS; i++) {
+			x[i].d = random_run(most);
+			if (round % 8 == 3 && random_below(20) == 0)
+				x[i].d = borders[random_below(10)];
+			x[i].q[0] = 1;
+			x[i].start128 = -128;
+			gate[i / RUNS] = i % RUNS ? gate[i / RUNS] : fabsf(random_float());
+			float sum = gated ? gate[i / RUNS] * x[i].d : x[i].d;
+			if (fabsf(sum) < 16777216.0f)
+				want[i / RUNS] += llrintl((long double)sum * 4294967296.0L);
+			else
+				want_bad[i / RUNS] += ROWS;
+		}
+		FOR_TABLES(k) {
+			memset(acc, 0, sizeof acc), memset(bad, 0, sizeof bad);
+			k->packed_fixed(&w, 0, ROWS, 32, gated ? gate : NULL, x, RUNS, TOKENS, acc[0], ROWS, bad, scratch);
+			for (int64_t i = 0; i < TOKENS * ROWS; i++)
+				CU_ASSERT_EQUAL(acc[i / ROWS][i % ROWS], want[i / ROWS]);
+			CU_ASSERT(!memcmp(bad, want_bad, sizeof bad));
+		}
+	}
+	free(raw.data), free(w.data), free(x), free(scratch);
+}
+
 TEST_MAIN("packed", CASE(activations_are_rounded_to_nearest_even_of_127_steps),
 	  CASE(fine_rounding_is_nearer_and_has_the_same_bits_in_every_table),
 	  CASE(fine_rounding_treats_edges_as_plain_rounding_does),
 	  CASE(a_packed_product_has_the_documented_bits_in_every_table_and_batch), CASE(no_number_of_tokens_is_special),
 	  CASE(the_largest_integers_do_not_saturate), CASE(what_is_not_finite_becomes_nan_in_its_row_alone),
-	  CASE(fixed_point_sums_restart_at_every_run_and_count_what_does_not_fit))
+	  CASE(fixed_point_sums_restart_at_every_run_and_count_what_does_not_fit),
+	  CASE(a_run_of_any_size_becomes_the_nearest_even_multiple))
