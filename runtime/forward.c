@@ -158,6 +158,7 @@ static enum err expect(struct stage *s)
 enum err stage_open(struct stage *s)
 {
 	s->n_sent = s->n_received = 0;
+	s->n_steps = s->busy_us = s->waiting_us = s->exchange_us = 0;
 	return s->shard.first_stage ? ERR_OK : expect(s);
 }
 
@@ -195,7 +196,9 @@ static enum err receive(struct stage *s)
 {
 	struct range part = border_part(s);
 	size_t bytes = (size_t)range_size(part) * 4;
+	long long began = clock_us();
 	TRY(comm_complete(&s->coming));
+	stage_waited(s, began);
 	if (s->coming.bytes != bytes)
 		return ERR(BUG, "%zu bytes come from the stage before, %zu expected", s->coming.bytes, bytes);
 	const char *from = s->in[s->n_received++ % 2];
@@ -275,14 +278,6 @@ enum err stage_norm(struct stage *s, const float *weights)
 	struct range mine = stage_own_rows(s);
 	stage_run_rows(s, range_size(mine), s->m->n_embd, norm_part, &(struct region){ .s = s, .mine = mine, .norm = weights });
 	return stage_show(s, s->shows);
-}
-
-enum err stage_show(struct stage *s, unsigned arrays)
-{
-	struct range parts[LAYOUT_MAX_TP];
-	for (int t = 0; t < s->grid->layout.tp; t++)
-		parts[t] = range_part(s->n_rows, 1, s->grid->layout.tp, t);
-	return s->is_dealt ? dealt_show(s->dealt, arrays, parts) : ERR_OK;
 }
 
 /* --- attention --- */
@@ -478,13 +473,6 @@ static enum err gather_input(struct stage *s, const float *in, struct range (*pa
 			       (size_t)columns * sizeof(float));
 	}
 	return ERR_OK;
-}
-
-enum err stage_bring_sums(struct stage *s)
-{
-	if (s->is_dealt)
-		return dealt_bring(s->dealt, s->n_rows);
-	return comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM);
 }
 
 void stage_settle_row(struct stage *s, int thread, int64_t b, const float *bias)
@@ -764,8 +752,28 @@ static enum err give_all_logits(struct stage *s, float *out)
 	return ERR_OK;
 }
 
-enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
+/* The layers, then rows leave or tokens are chosen. */
+static enum err work(struct stage *s, const struct step *step, int want_all, struct step_results *out, float *all_logits)
 {
+	long long began = trace_now(s->trace);
+	TRY(layers(s));
+	trace_end(s->trace, TRACE_LAYERS, began);
+	began = trace_now(s->trace);
+	if (!s->shard.last_stage) {
+		TRY(send_on(s));
+		trace_end(s->trace, TRACE_SEND, began);
+		return ERR_OK;
+	}
+	if (want_all)
+		TRY(give_all_logits(s, all_logits));
+	TRY(sample(s, step, out));
+	trace_end(s->trace, TRACE_SAMPLE, began);
+	return ERR_OK;
+}
+
+enum err stage_forward(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
+{
+	long long began = trace_now(s->trace);
 	int want_all = 0;
 	out->n = out->n_logprobs = 0;
 	stage_copy_pages(s, step);
@@ -775,10 +783,7 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 	TRY(begin(s));
 	if (!s->shard.first_stage)
 		TRY(receive(s));
-	TRY(layers(s));
-	if (!s->shard.last_stage)
-		return send_on(s);
-	if (want_all)
-		TRY(give_all_logits(s, all_logits));
-	return sample(s, step, out);
+	else
+		trace_end(s->trace, TRACE_EMBED, began);
+	return work(s, step, want_all, out, all_logits);
 }
