@@ -14,6 +14,8 @@ struct choice {
 	struct bytes text;
 	struct detokenizer detokenizer;
 	struct stop_text stop;
+	struct held held;            /* where the line has a format */
+	int is_over;                 /* its document is whole, with the last token */
 	long long first_us;          /* when its first token came; 0: not yet */
 };
 
@@ -23,11 +25,16 @@ struct line {
 	struct token_bias *biases;
 	int64_t left;                /* answers that are not done */
 	int dropped;
-	long long came_us;           /* when the engine got it */
+	long long came_us;           /* when the engine got the first of its answers; 0: not yet */
 	const char *fault_code;      /* NULL: none */
 	char fault[sizeof ((struct batch_request *)0)->fault];
 	struct choice *choices;      /* (n) */
 	int64_t n;
+	struct format *format;       /* NULL: none; as for the rest */
+	int32_t *stops;              /* tokens that may end a document */
+	int n_stops;
+	int64_t handed;              /* answers that the engine has */
+	struct line *next;           /* among the siblings */
 };
 
 void batch_defaults(const struct recipe *r, struct batch_sampling *out)
@@ -47,7 +54,10 @@ static void line_free(struct line *l)
 		answer_free(&l->choices[i].a);
 		bytes_free(&l->choices[i].text);
 		stop_text_free(&l->choices[i].stop);
+		held_free(&l->choices[i].held);
 	}
+	format_release(l->format);
+	mem_free(l->stops);
 	batch_request_free(&l->r);
 	tokens_free(&l->prompt);
 	mem_free(l->biases);
@@ -147,7 +157,7 @@ static enum err show_logprobs(const struct batch_work *w, const struct answer *a
 /* Tokens of an answer that its text is made of: all but a stop token at its end. */
 static int64_t text_tokens(const struct choice *c)
 {
-	int by_token = c->a.finish == FINISH_STOP && c->stop.found < 0 && c->a.n_tokens > 0;
+	int by_token = c->a.finish == FINISH_STOP && c->stop.found < 0 && !c->is_over && c->a.n_tokens > 0;
 	return c->a.n_tokens - by_token;
 }
 
@@ -204,8 +214,6 @@ static enum err tokenize_chat(struct batch_work *w, struct line *l)
 
 static enum err tokenize(struct batch_work *w, struct line *l)
 {
-	if (l->r.response_format)
-		return ERR(WORK, "response_format: this version cannot hold answers to a format yet");
 	if (l->r.kind == BATCH_CHAT)
 		return tokenize_chat(w, l);
 	if (l->r.prompt)
@@ -225,6 +233,23 @@ static void begin_choices(struct batch_work *w, struct line *l)
 			stop_text_begin(&l->choices[i].stop, (const char *const *)usual->items, usual->n);
 }
 
+/* Masks for the first token of each answer. */
+static enum err hold(struct batch_work *w, struct line *l)
+{
+	int n_eos = l->r.sampling.ignore_eos ? 0 : w->model->n_eos;
+	if (!w->formats)
+		TRY(formats_create(w->tokenizer, w->model->n_vocab, &w->formats));
+	TRY(formats_find(w->formats, l->r.response_format, &l->format));
+	TRY(MEM_NEW((size_t)(n_eos + l->r.n_stop_ids), int32_t, &l->stops));
+	for (int i = 0; i < n_eos; i++)
+		l->stops[l->n_stops++] = w->model->eos[i];
+	for (int64_t i = 0; i < l->r.n_stop_ids; i++)
+		l->stops[l->n_stops++] = l->r.stop_ids[i];
+	for (int64_t i = 0; i < l->n; i++)
+		TRY(format_begin(l->format, l->stops, l->n_stops, &l->choices[i].held));
+	return ERR_OK;
+}
+
 static enum err make_line(struct batch_work *w, const struct batch_request *r, struct line **out)
 {
 	struct line *l;
@@ -240,6 +265,8 @@ static enum err make_line(struct batch_work *w, const struct batch_request *r, s
 	for (int64_t i = 0; i < r->n_biases; i++)
 		l->biases[i] = (struct token_bias){ r->biases[i].token, r->biases[i].bias };
 	begin_choices(w, l);
+	if (r->response_format)
+		TRY_OR(free_it, e, hold(w, l));
 	*out = l;
 	return ERR_OK;
 free_it:
@@ -248,6 +275,7 @@ free_it:
 	return e;
 }
 
+/* The line's answers, or the next of those that are held to a format. */
 static void make_request(const struct batch_work *w, struct line *l, struct request *out)
 {
 	const struct batch_sampling *s = &l->r.sampling;
@@ -265,6 +293,11 @@ static void make_request(const struct batch_work *w, struct line *l, struct requ
 	if (l->r.n_stop_ids)
 		out->stop_tokens = l->r.stop_ids, out->n_stop_tokens = (int)l->r.n_stop_ids;
 	out->tag = l;
+	if (!l->format)
+		return;
+	out->mask = l->choices[l->handed].held.allowed;
+	out->sample.choice = (uint32_t)l->handed++;
+	out->n = 1;
 }
 
 /* Reads a line. *out stays NULL when there is nothing to compute for it. */
@@ -290,6 +323,71 @@ static enum err read_line(struct batch_work *w, struct line **out)
 	return e;
 }
 
+/* --- answers of a line that are handed over one by one --- */
+
+static void unlink_siblings(struct batch_work *w, struct line *l)
+{
+	struct line **at = &w->siblings;
+	while (*at && *at != l)
+		at = &(*at)->next;
+	if (*at)
+		*at = l->next;
+	l->next = NULL;
+}
+
+static void link_siblings(struct batch_work *w, struct line *l)
+{
+	struct line **at = &w->siblings;
+	while (*at)
+		at = &(*at)->next;
+	*at = l;
+}
+
+/* Those that the engine does not have are not computed; the line gets no result but its fault. */
+static void drop_siblings(struct batch_work *w, struct line *l)
+{
+	if (!l->format || l->handed == l->n)
+		return;
+	unlink_siblings(w, l);
+	w->unhanded--;
+	l->left -= l->n - l->handed;
+	l->handed = l->n;
+	l->dropped |= !l->fault_code;
+}
+
+static void hand_sibling(struct batch_work *w, struct request *r)
+{
+	struct line *l = w->siblings;
+	make_request(w, l, r);
+	if (l->handed < l->n)
+		return;
+	unlink_siblings(w, l);
+	w->unhanded--;
+}
+
+static void end_line(struct batch_work *w, struct line *l)
+{
+	w->running--;
+	w->dropped += l->dropped;
+	if (l->fault_code)
+		fail(w, append_fault(w, &l->r, l->fault_code, l->fault));
+	else if (!l->dropped)
+		fail(w, append_answers(w, l));
+	line_free(l);
+}
+
+/* The engine takes nothing any more. */
+static void drop_all_siblings(struct batch_work *w)
+{
+	w->no_more = 1;
+	while (w->siblings) {
+		struct line *l = w->siblings;
+		drop_siblings(w, l);
+		if (!l->left)
+			end_line(w, l);
+	}
+}
+
 /* --- the engine's calls --- */
 
 /* There is nothing to do, or something again. */
@@ -307,6 +405,8 @@ static void count_answer(struct batch_work *w, const struct line *l, const struc
 {
 	struct timed_answer t = { .came_us = l->came_us, .first_us = c->first_us, .ended_us = clock_us(), .n_prompt = l->prompt.n,
 				  .n_tokens = c->a.n_tokens };
+	if (l->dropped)
+		return;
 	timed_answer_name(&t, l->r.custom_id ? l->r.custom_id : "");
 	timings_add(&w->timings, &t);
 }
@@ -315,6 +415,10 @@ static enum engine_next next(void *arg, struct request *r)
 {
 	struct batch_work *w = arg;
 	struct line *l = NULL;
+	if (w->siblings && !w->error) {
+		hand_sibling(w, r);
+		return ENGINE_REQUEST;
+	}
 	while (!l && !w->ended && !w->error) {
 		if (!batch_input_ready(w->input)) {
 			count_idle(w, w->running == 0);
@@ -326,11 +430,23 @@ static enum engine_next next(void *arg, struct request *r)
 	}
 	count_idle(w, 0);
 	if (!l)
-		return ENGINE_NO_MORE;
+		return w->unhanded && !w->error ? ENGINE_NONE_NOW : ENGINE_NO_MORE;
 	make_request(w, l, r);
-	l->came_us = clock_us();
+	w->unhanded += l->format && l->handed < l->n;
 	w->running++;
+	l->came_us = clock_us();
 	return ENGINE_REQUEST;
+}
+
+/* A token of an answer that is held to a format: what may come after it. */
+static int hold_on(struct batch_work *w, struct line *l, struct choice *c, const struct answer *a, int32_t id)
+{
+	if (a->n_tokens == 1 && a->choice == 0 && l->handed < l->n && !w->no_more)
+		link_siblings(w, l);
+	if (a->finish == FINISH_STOP)
+		return 0;
+	fail(w, held_token(&c->held, id, &c->is_over));
+	return c->is_over;
 }
 
 static int token(void *arg, const struct answer *a, int32_t id)
@@ -338,6 +454,7 @@ static int token(void *arg, const struct answer *a, int32_t id)
 	struct batch_work *w = arg;
 	struct line *l = a->tag;
 	struct choice *c = &l->choices[a->choice];
+	int is_over = l->format && hold_on(w, l, c, a, id);
 	w->tokens++;
 	if (!c->first_us)
 		c->first_us = clock_us();
@@ -345,7 +462,7 @@ static int token(void *arg, const struct answer *a, int32_t id)
 		return 0;
 	bytes_clear(&w->text);
 	fail(w, detokenizer_put(&c->detokenizer, w->tokenizer, id, &w->text));
-	return stop_text_put(&c->stop, bytes_text(&w->text), w->text.size, &c->text);
+	return stop_text_put(&c->stop, bytes_text(&w->text), w->text.size, &c->text) || is_over;
 }
 
 static void end_text(struct batch_work *w, struct choice *c)
@@ -354,17 +471,6 @@ static void end_text(struct batch_work *w, struct choice *c)
 	detokenizer_end(&c->detokenizer, &w->text);
 	stop_text_put(&c->stop, bytes_text(&w->text), w->text.size, &c->text);
 	stop_text_end(&c->stop, &c->text);
-}
-
-static void end_line(struct batch_work *w, struct line *l)
-{
-	w->running--;
-	w->dropped += l->dropped;
-	if (l->fault_code)
-		fail(w, append_fault(w, &l->r, l->fault_code, l->fault));
-	else if (!l->dropped)
-		fail(w, append_answers(w, l));
-	line_free(l);
 }
 
 static void done(void *arg, struct answer *a)
@@ -379,6 +485,8 @@ static void done(void *arg, struct answer *a)
 		snprintf(l->fault, sizeof l->fault, "line %llu: %s", (unsigned long long)l->r.line + 1,
 			 a->error ? a->error : "no token could be chosen");
 	}
+	if (w->no_more || (a->finish != FINISH_STOP && a->finish != FINISH_LENGTH))
+		drop_siblings(w, l);
 	if (a->finish == FINISH_REFUSED && a->code == ERR_MEMORY)
 		fail(w, ERR(MEMORY, "%s", l->fault));
 	if (c->stop.found < 0)
@@ -387,8 +495,7 @@ static void done(void *arg, struct answer *a)
 	a->tokens = NULL;
 	a->logprobs = NULL;
 	a->error = NULL;
-	if (!l->dropped)
-		count_answer(w, l, c);
+	count_answer(w, l, c);
 	if (--l->left == 0)
 		end_line(w, l);
 }
@@ -400,7 +507,10 @@ static enum engine_order order(void *arg, struct engine *e)
 	(void)e;
 	fail(w, journal_tick(w->journal, now));
 	struct batch_times times = w->times(w->arg);
-	if (w->error || now >= times.drop_at_us)
+	int is_last_call = w->error || now >= times.drop_at_us;
+	if (is_last_call || now >= times.admit_until_us)
+		drop_all_siblings(w);
+	if (is_last_call)
 		return ENGINE_DROP_ALL;
 	return now >= times.admit_until_us ? ENGINE_ADMIT_NO_MORE : ENGINE_GO_ON;
 }
@@ -410,9 +520,16 @@ void batch_work_calls(struct batch_work *w, struct engine_calls *calls)
 	*calls = (struct engine_calls){ .next = next, .token = token, .done = done, .order = order, .arg = w };
 }
 
+void batch_work_free(struct batch_work *w)
+{
+	w->error = w->error ? w->error : ERR_LOST;
+	drop_all_siblings(w);
+	formats_destroy(w->formats);
+	bytes_free(&w->text);
+}
+
 enum err batch_work_end(struct batch_work *w)
 {
-	bytes_free(&w->text);
 	count_idle(w, 0);
 	if (!w->error)
 		return journal_commit(w->journal, clock_us());

@@ -287,7 +287,7 @@ static enum err begin_work(struct batch *b, const struct session *s)
 	struct batch_input_config c = input_config(b, s->model.n_vocab);
 	uint64_t lines;
 	*w = (struct batch_work){ .recipe = b->recipe, .journal = b->journal, .tokenizer = b->tokenizer, .templates = &b->templates,
-				  .times = times, .arg = b,
+				  .model = &s->model, .times = times, .arg = b,
 				  .output = { .model = model_name(b->recipe), .created = journal_created(b->journal),
 					      .fingerprint = journal_fingerprint(b->journal) } };
 	TRY(wishes_read(b->recipe, &w->wishes));
@@ -309,17 +309,18 @@ static struct outcome outcome_of(const struct batch *b, const struct engine_coun
 				 .waited_s = (double)(b->queued_us + w->idle_us) * 1e-6, .timings = &w->timings };
 }
 
-static void summarize(const struct batch *b, const struct outcome *o)
+static void summarize(const struct batch *b, const struct engine_counts *counts, const struct outcome *o)
 {
 	LOG_ROOT(INFO, "batch: %lld requests, %lld of them errors; %lld results were there before, %llu are now", (long long)o->requests,
 		 (long long)o->errors, (long long)o->resumed, (unsigned long long)journal_counted(b->journal));
 	LOG_ROOT(INFO, "batch: %lld tokens of answers in %.1f s, %.1f tokens/s; %lld tokens of prompts computed, %lld found; %.1f s without "
 		 "anything to do", (long long)o->answer_tokens, o->seconds, (double)o->answer_tokens / o->seconds, (long long)o->prompt_tokens,
 		 (long long)o->shared_tokens, o->waited_s);
+	report_drafts(&counts->schedule);
 }
 
 /* Results first, then what is said of them. */
-static enum err end_work(struct batch *b, struct outcome *o)
+static enum err end_work(struct batch *b, const struct engine_counts *counts, struct outcome *o)
 {
 	enum err e = batch_work_end(&b->work);
 	int is_complete = !e && journal_complete(b->journal);
@@ -329,7 +330,7 @@ static enum err end_work(struct batch *b, struct outcome *o)
 			       : "The run ended before all was done; the same command goes on with what is left.";
 	if (e)
 		return e;
-	summarize(b, o);
+	summarize(b, counts, o);
 	if (!is_complete)
 		return ERR(REQUEUE, "time is up: %llu results are on disk; the same command goes on with the others",
 			   (unsigned long long)journal_counted(b->journal));
@@ -350,7 +351,7 @@ static enum err work(struct batch *b, struct session *s)
 	watch_phase("batch");
 	TRY(engine_run(s, head ? &calls : NULL, head ? &counts : NULL));
 	outcome = outcome_of(b, &counts);
-	enum err e = comm_agree(b->world, head ? end_work(b, &outcome) : ERR_OK);
+	enum err e = comm_agree(b->world, head ? end_work(b, &counts, &outcome) : ERR_OK);
 	struct err_record ended = *err_last();
 	enum err reported = observe_end(&b->observe, s, head ? &outcome : NULL);
 	if (!e)
@@ -409,6 +410,7 @@ static enum err body(struct comm *world, void *arg)
 		e = open_and_work(&b, &js);
 	else
 		recipe_destroy(js.recipe);
+	batch_work_free(&b.work);
 	batch_input_close(b.work.input);
 	wishes_free(&b.work.wishes);
 	journal_destroy(b.journal);

@@ -50,6 +50,8 @@ enum err job_session_close(struct job_session *j, enum err e);
 
 /* --- reports (report.c) --- */
 void report_rates(const struct session *s, const struct generation *g);                /* to stderr, on the head */
+/* What came of drafts, when there were any. */
+void report_drafts(const struct schedule_counts *c);
 void report_traffic(const struct grid_traffic rows[GRID_TRAFFIC_ROWS]);
 /* The JSON object of `run`; *out is the caller's. texts[i] belongs to answer i; prompts may hold NULL; each has the same
  * number of answers. */

@@ -146,14 +146,22 @@ static void log_axis(struct bytes *to, double first_us, double last_us)
 		}
 }
 
-/* Each label on a line of its own, so that none hides another. */
+static double mark_x(const struct html_mark *mark, double first_us, double last_us)
+{
+	return LEFT + (RIGHT - LEFT) * log(mark->us / first_us) / log(last_us / first_us);
+}
+
+/* Each label on a line of its own, so that none hides another, and above all lines. */
 static void put_marks(struct bytes *to, const struct html_mark *marks, int n_marks, double first_us, double last_us)
 {
+	for (int i = 0; i < n_marks; i++)
+		bytes_printf(to, "<path class=\"mark\" d=\"M%.1f %dV%d\"/>", mark_x(&marks[i], first_us, last_us), TOP + i * LABEL_HIGH - 8,
+			     BOTTOM);
 	for (int i = 0; i < n_marks; i++) {
-		double x = LEFT + (RIGHT - LEFT) * log(marks[i].us / first_us) / log(last_us / first_us);
+		double x = mark_x(&marks[i], first_us, last_us);
 		int is_right = x > (LEFT + RIGHT) / 2, y = TOP + i * LABEL_HIGH;
-		bytes_printf(to, "<path class=\"mark\" d=\"M%.1f %dV%d\"/><text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", x, y - 8, BOTTOM,
-			     is_right ? x - 6 : x + 6, y + 4, is_right ? "end" : "start");
+		bytes_printf(to, "<text class=\"on\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", is_right ? x - 6 : x + 6, y + 4,
+			     is_right ? "end" : "start");
 		html_text(to, marks[i].label);
 		bytes_printf(to, " ");
 		html_time(to, marks[i].us);
@@ -210,8 +218,10 @@ void html_shares(struct bytes *to, const char *const *names, const struct html_s
 				bytes_printf(to, "<i class=\"b%d\" style=\"width:%.2f%%\"></i>", p + 1, rows[i].parts[p] * 100);
 		bytes_printf(to, "</span><span>");
 		for (int p = 0; p < HTML_PARTS; p++)
-			if (names[p])
-				bytes_printf(to, "%s%.1f %% %s", p ? ", " : "", rows[i].parts[p] * 100, names[p]);
+			if (names[p]) {
+				bytes_printf(to, "%s%.1f %% ", p ? ", " : "", rows[i].parts[p] * 100);
+				html_text(to, names[p]);
+			}
 		bytes_printf(to, "</span>\n");
 	}
 	bytes_printf(to, "</div>\n");

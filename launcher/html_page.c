@@ -33,6 +33,7 @@ static const char style[] =
 	"dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 16px;margin:0}dt{color:var(--soft)}"
 	"dd{margin:0;overflow-wrap:anywhere}\n"
 	"svg{display:block;width:100%;height:auto}svg text{font-size:13px;fill:var(--soft);font-variant-numeric:tabular-nums}\n"
+	"svg text.on{paint-order:stroke;stroke:var(--card);stroke-width:5px;stroke-linejoin:round}\n"
 	".grid{stroke:var(--line);stroke-width:1;fill:none}.mark{stroke:var(--ink);stroke-width:1;stroke-dasharray:3 3}\n"
 	".area{fill-opacity:.2}.edge{fill:none;stroke-width:1.8;stroke-linejoin:round}\n"
 	".f1{fill:var(--c1)}.f2{fill:var(--c2)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.track{fill:var(--track)}\n"
@@ -108,7 +109,7 @@ void html_time(struct bytes *to, double us)
 		{ 0, 1, "\xc2\xb5s" }, { 999.5, 1e3, "ms" }, { 999.5e3, 1e6, "s" }
 	};
 	long long s = (long long)(us * 1e-6 + 0.5);
-	int u = us >= units[2].from ? 2 : us >= units[1].from ? 1 : 0;
+	int u = us <= 0 || us >= units[2].from ? 2 : us >= units[1].from ? 1 : 0;
 	if (s >= 3600)
 		bytes_printf(to, "%lld h %02lld min", s / 3600, s / 60 % 60);
 	else if (s >= 120)

@@ -78,7 +78,7 @@ free_text:
 enum err job_can_run(const struct recipe *r)
 {
 	static const struct { const char *key, *words[2]; } can[] = {
-		{ "model.dtype", { "auto" } }, { "runtime.backend", { "auto", "cpu" } }, { "runtime.speculate", { "off" } },
+		{ "model.dtype", { "auto" } }, { "runtime.backend", { "auto", "cpu" } }, { "runtime.speculate", { "off", "ngram" } },
 	};
 	for (size_t i = 0; i < sizeof can / sizeof *can; i++) {
 		const char *word = recipe_word(r, can[i].key);
@@ -131,6 +131,7 @@ void job_wish(const struct recipe *r, struct session_wish *w)
 	w->plan.sequences = r->runtime.sequences;
 	w->plan.context = r->runtime.context;
 	w->plan.kv_bytes = r->runtime.kv_bytes;
+	w->plan.speculates = !strcmp(recipe_word(r, "runtime.speculate"), "ngram");
 	static const char *const arithmetics[] = {
 		[ARITHMETIC_F32] = "f32", [ARITHMETIC_DEFAULT] = "auto", [ARITHMETIC_INT8] = "int8", [ARITHMETIC_BF16] = "bf16"
 	};

@@ -58,7 +58,8 @@ const struct row rows[] = {
 	       "How weights are read. read: large reads of just what each rank needs."),
 	CHOICE("runtime.log", runtime.log, "info", WORDS("error", "warn", "info", "debug"), "How much is said on stderr."),
 	CHOICE("runtime.speculate", runtime.speculate, "off", WORDS("off", "ngram"),
-	       "Guess several tokens at once and check them together; the same tokens come out. ngram: from the text itself."),
+	       "Guess several tokens at once and check them together; the same tokens come out. ngram: from what the text has said "
+	       "before, while few sequences run."),
 	FILE_PATH("runtime.draft", runtime.draft, "A small model that guesses ahead for the large one. Empty: none."),
 
 	NUMBER("generation.max_tokens", generation.max_tokens, "128", 1, 16777216, 0, "tokens",

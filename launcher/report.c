@@ -16,6 +16,20 @@ void report_rates(const struct session *s, const struct generation *g)
 	LOG_ROOT(INFO, "prefill %" PRId64 " tokens, %.1f tokens/s; decode %" PRId64 " tokens, %.1f tokens/s; load %.2f s; kernels %s",
 		 g->prefill_tokens, rate(g->prefill_tokens, g->prefill_s), g->decode_tokens, rate(g->decode_tokens, g->decode_s),
 		 s->load_s, s->kernels->name);
+	report_drafts(&g->counts);
+}
+
+/* Tokens that a step gave beyond one, of the steps of a sequence with drafts. */
+static double accepted_per_step(const struct schedule_counts *c)
+{
+	return c->draft_slices ? (double)c->accepted / (double)c->draft_slices : 0;
+}
+
+void report_drafts(const struct schedule_counts *c)
+{
+	if (c->drafted)
+		LOG_ROOT(INFO, "speculation: %" PRId64 " tokens drafted, %" PRId64 " accepted: %.2f in each of %" PRId64 " steps", c->drafted,
+			 c->accepted, accepted_per_step(c), c->draft_slices);
 }
 
 /* A machine without its name. */
@@ -116,11 +130,14 @@ enum err report_run_json(const struct session *s, const struct generation *g, co
 				"nodes", r->nodes, "link", r->link, "calls", (json_int_t)r->stats.calls, "bytes",
 				(json_int_t)r->stats.bytes, "bytes_between_nodes", (json_int_t)r->stats.bytes_between_nodes));
 	}
-	*out = json_pack("{s:o,s:o,s:I,s:I,s:{s:f,s:f,s:f},s:o,s:s}", "results", results, "layout", layout_json(&s->plan),
+	json_t *speculation = json_pack("{s:I,s:I,s:I,s:f}", "steps", (json_int_t)g->counts.draft_slices, "drafted",
+					(json_int_t)g->counts.drafted, "accepted", (json_int_t)g->counts.accepted, "accepted_per_step",
+					accepted_per_step(&g->counts));
+	*out = json_pack("{s:o,s:o,s:I,s:I,s:{s:f,s:f,s:f},s:o,s:s,s:o}", "results", results, "layout", layout_json(&s->plan),
 			 "shared_tokens", (json_int_t)g->counts.shared_tokens, "put_back", (json_int_t)g->counts.put_back, "timings",
 			 "load_s", s->load_s, "prefill_tokens_per_s", rate(g->prefill_tokens, g->prefill_s),
 			 "decode_tokens_per_s", rate(g->decode_tokens, g->decode_s), "communicators", communicators, "kernels",
-			 s->kernels->name);
+			 s->kernels->name, "speculation", speculation);
 	return *out ? ERR_OK : ERR(MEMORY, "no memory for the JSON report");
 }
 

@@ -302,7 +302,7 @@ static void put_stages(const struct report_page *p, const struct cut *c, struct 
 static void put_busy(const struct report_page *p, const struct cut *c, struct bytes *to)
 {
 	const struct layout *l = &p->s->plan.layout;
-	const char *const names[HTML_PARTS] = { "computing", l->tp > 1 ? "exchanging with tp ranks" : NULL,
+	const char *const names[HTML_PARTS] = { "computing", l->tp > 1 ? "in exchanges with tp ranks" : NULL,
 						l->pp > 1 ? "waiting for rows" : NULL };
 	struct html_heat heat[MOST_ROWS];
 	struct rows *rows;
@@ -312,7 +312,7 @@ static void put_busy(const struct report_page *p, const struct cut *c, struct by
 	}
 	make_rows(p, c, rows);
 	bytes_printf(to, "<section><h2>Who was busy</h2>\n<p class=\"soft\">Busy is time inside a step without waiting for the rows of "
-			 "the stage before. Idle ranks had no step.</p>\n");
+			 "the stage before; exchanges with tp ranks are part of it, with waiting for them. Idle ranks had no step.</p>\n");
 	put_stages(p, c, to);
 	bytes_printf(to, "<h3>Shares of the whole time</h3>\n");
 	html_shares(to, names, rows->shares, rows->n);

@@ -32,17 +32,24 @@ static void destroy(struct engine *e)
 
 /* --- the head --- */
 
-static void take_all(struct engine *e, const struct step *step, int replica, const struct step_results *r)
+/* Gives how many drafts came true. */
+static int64_t take_all(struct engine *e, const struct step *step, int replica, const struct step_results *r)
 {
 	int32_t at = 0, n_logprobs = 0;
+	int64_t n_true = 0;
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
-		if (sl->replica == replica && sl->flags & SLICE_SAMPLE)
-			engine_take(e, &r->of[at++], sl->sample.logprobs ? &r->logprobs[n_logprobs++] : NULL);
+		if (sl->replica != replica || !(sl->flags & SLICE_SAMPLE))
+			continue;
+		n_true += engine_take(e, sl, step->tokens + slice_first_draft(sl), &r->of[at],
+				      sl->sample.logprobs ? &r->logprobs[n_logprobs] : NULL);
+		at += slice_choices(sl);
+		n_logprobs += sl->sample.logprobs ? slice_choices(sl) : 0;
 	}
+	return n_true;
 }
 
-/* Counts a step's tokens for the report, before its answers may end; gives those of prompts. */
+/* Counts a step's tokens but for drafts for the report, before its answers may end; gives those of prompts. */
 static int64_t count_tokens(const struct engine *e, const struct step *step, int64_t *decode)
 {
 	int64_t prompt = 0;
@@ -52,7 +59,7 @@ static int64_t count_tokens(const struct engine *e, const struct step *step, int
 		if (sl->pos < e->of_number[sl->sequence]->r.n_prompt)
 			prompt += sl->n_tokens;
 		else
-			*decode += sl->n_tokens;
+			*decode += sl->n_tokens - sl->n_drafts;
 	}
 	return prompt;
 }
@@ -73,12 +80,15 @@ static void count_step(struct engine *e, const struct decided *d, int64_t prompt
 	}
 }
 
-static void trace_landed(struct engine *e, const struct lane *l, const struct decided *d, long long began_us, int64_t prompt)
+/* n_true: drafts that came true, beyond the token that each slice which samples gives. */
+static void trace_landed(struct engine *e, const struct lane *l, const struct decided *d, long long began_us, int64_t prompt, int64_t n_true)
 {
 	struct trace *t = e->s->stage->trace;
 	struct trace_span span = trace_step(d->step, l->n_landed, l->first_replica, -1);
-	for (int i = 0; i < l->n_replicas; i++)
-		timeline_add(&t->timeline, TIMELINE_ANSWER, clock_us(), d->of[i].results.n);
+	int64_t n = n_true;
+	for (int32_t i = 0; i < d->step->n_slices; i++)
+		n += (d->step->slices[i].flags & SLICE_SAMPLE) != 0;
+	timeline_add(&t->timeline, TIMELINE_ANSWER, clock_us(), n);
 	timeline_add(&t->timeline, TIMELINE_PROMPT, clock_us(), prompt);
 	trace_put(t, TRACE_RESULTS, began_us, &span);
 }
@@ -88,13 +98,13 @@ static void land(struct engine *e, struct lane *l)
 	struct decided *d = lane_at(e, l, l->n_landed);
 	struct trace *t = e->s->stage->trace;
 	long long began = trace_now(t);
-	int64_t decode, prompt = count_tokens(e, d->step, &decode);
+	int64_t decode, n_true = 0, prompt = count_tokens(e, d->step, &decode);
 	engine_landed(e, d->step);
 	for (int i = 0; i < l->n_replicas; i++)
-		take_all(e, d->step, l->first_replica + i, &d->of[i].results);
-	count_step(e, d, prompt, decode);
+		n_true += take_all(e, d->step, l->first_replica + i, &d->of[i].results);
+	count_step(e, d, prompt, decode + n_true);
 	if (t)
-		trace_landed(e, l, d, began, prompt);
+		trace_landed(e, l, d, began, prompt, n_true);
 	l->n_landed++;
 }
 

@@ -104,8 +104,9 @@ struct schedule_limits engine_limits(const struct session *s);
 void engine_pull(struct engine *e);
 /* Does what the order says. */
 void engine_obey(struct engine *e);
-/* A result of a landed step. */
-void engine_take(struct engine *e, const struct step_result *r, const struct sample_logprobs *logprobs);
+/* The results of a landed slice that samples, and their log-probabilities when it asks for them. Gives how many of its drafts came true. */
+int64_t engine_take(struct engine *e, const struct slice *sl, const int32_t *drafts, const struct step_result *r,
+		    const struct sample_logprobs *logprobs);
 /* The step has landed, but its results are not taken yet. */
 void engine_landed(struct engine *e, const struct step *step);
 /* Ends all that is left. */

@@ -18,7 +18,7 @@ struct schedule_limits engine_limits(const struct session *s)
 	const struct plan *p = &s->plan;
 	return (struct schedule_limits){ .n_replicas = p->layout.dp, .n_pages = p->limits.n_pages, .step_tokens = p->limits.step_tokens,
 					 .sequences = p->limits.sequences, .context = p->context,
-					 .in_flight = p->limits.in_flight,
+					 .in_flight = p->limits.in_flight, .draft_rows = p->draft_rows,
 					 .mask_words = plan_mask_words(&s->model) };
 }
 
@@ -334,12 +334,12 @@ static void say_fault(struct answer *a, int32_t fault)
 		a->error = NULL;
 }
 
-/* One that was cancelled by a call for another result of this step has no number any more. */
-void engine_take(struct engine *e, const struct step_result *r, const struct sample_logprobs *logprobs)
+/* A token. Gives 1 when the answer goes on. One that was cancelled by a call for another result of this step has no number any more. */
+static int take_one(struct engine *e, const struct step_result *r, const struct sample_logprobs *logprobs)
 {
 	struct active *q = e->of_number[r->sequence];
 	if (!q)
-		return;
+		return 0;
 	int64_t room = schedule_room(e->schedule, r->sequence);
 	struct answer *a = &q->a;
 	if (q->gone || r->fault) {
@@ -347,7 +347,7 @@ void engine_take(struct engine *e, const struct step_result *r, const struct sam
 			say_fault(a, r->fault);
 		schedule_token(e->schedule, r->sequence, 0, 0);
 		end(e, q, a->finish);
-		return;
+		return 0;
 	}
 	if (logprobs)
 		a->logprobs[a->n_tokens] = *logprobs;
@@ -361,6 +361,17 @@ void engine_take(struct engine *e, const struct step_result *r, const struct sam
 	if (ended && !q->gone)
 		a->finish = FINISH_STOP;
 	schedule_token(e->schedule, r->sequence, r->token, a->finish == FINISH_NOT_YET);
-	if (a->finish != FINISH_NOT_YET)
-		end(e, q, a->finish);
+	if (a->finish == FINISH_NOT_YET)
+		return 1;
+	end(e, q, a->finish);
+	return 0;
+}
+
+int64_t engine_take(struct engine *e, const struct slice *sl, const int32_t *drafts, const struct step_result *r,
+		    const struct sample_logprobs *logprobs)
+{
+	int64_t n = 0;
+	while (take_one(e, &r[n], logprobs ? &logprobs[n] : NULL) && n < sl->n_drafts && r[n].token == drafts[n])
+		n++;
+	return n;
 }

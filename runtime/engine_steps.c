@@ -31,7 +31,7 @@ static enum err create_lane(struct engine *e, struct lane *l)
 		TRY(step_create(&p->step, &d->step));
 		TRY(MEM_NEW((size_t)l->n_replicas, struct awaited, &d->of));
 		for (int r = 0; r < l->n_replicas; r++)
-			TRY(step_results_create(p->limits.sequences, &d->of[r].results));
+			TRY(step_results_create(p->limits.choices, &d->of[r].results));
 	}
 	return ERR_OK;
 }
@@ -43,7 +43,7 @@ enum err engine_create_steps(struct engine *e)
 	TRY(MEM_NEW((size_t)p->limits.in_flight, struct flight, &e->flights));
 	for (int i = 0; i < p->limits.in_flight; i++) {
 		TRY(step_create(&p->step, &e->flights[i].step));
-		TRY(step_results_create(p->limits.sequences, &e->flights[i].results));
+		TRY(step_results_create(p->limits.choices, &e->flights[i].results));
 	}
 	if (me(e) != 0)
 		return ERR_OK;

@@ -68,6 +68,14 @@ static struct sharing share_out(const struct stage *s, int64_t n_tokens, int64_t
 	return bytes / rows * panels > LONG_BYTES && unit <= PANEL_ROWS ? (struct sharing){ PANEL_ROWS, PANELS } : (struct sharing){ panels, 1 };
 }
 
+/* Columns of a product's output from `at` on that go together: of many rows few, so that what is done to them next finds them in
+ * the cache. */
+static int64_t columns_at_once(const struct stage *s, int64_t at, int64_t end)
+{
+	enum { MANY_ROWS = 32, FEW_COLUMNS = 64 };
+	return s->n_rows < MANY_ROWS || end - at < 2 * FEW_COLUMNS ? end - at : FEW_COLUMNS;
+}
+
 static int64_t matrix_bytes(const struct weight *w) { return rank_weights_part_bytes(w, 1); }
 
 /* --- batch --- */
@@ -126,85 +134,6 @@ static enum err begin(struct stage *s)
 	if (!s->shard.first_stage)
 		return ERR_OK;
 	return comm_allreduce(s->grid->axis[AXIS_TP], s->x, (size_t)(s->n_rows * s->m->n_embd), COMM_U32, COMM_SUM);
-}
-
-/* This rank's part of what crosses a border between stages, in items of x: a byte crosses the network once. */
-static struct range border_part(const struct stage *s)
-{
-	int64_t C = s->m->n_embd;
-	struct range own = stage_own_rows(s);
-	if (s->is_dealt)
-		return (struct range){ own.begin * C, own.end * C };
-	return range_part(s->n_rows * C, 1, s->grid->layout.tp, s->grid->me.tp);
-}
-
-/* Nobody waits for the next stage: the room is free again when a step has landed that was sent in_flight steps ago. */
-static enum err send_on(struct stage *s)
-{
-	struct range part = border_part(s);
-	size_t bytes = (size_t)range_size(part) * 4;
-	int64_t at = s->n_sent % s->limits.in_flight;
-	if (s->n_sent++ >= s->limits.in_flight)
-		TRY(comm_complete(&s->sent[at]));
-	memcpy(s->out[at], s->x + part.begin, bytes);
-	return comm_isend(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->out[at], bytes, &s->sent[at]);
-}
-
-static enum err expect(struct stage *s)
-{
-	return comm_irecv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->in[s->n_received % 2], s->border_bytes, &s->coming);
-}
-
-enum err stage_open(struct stage *s)
-{
-	s->n_sent = s->n_received = 0;
-	s->n_steps = s->busy_us = s->waiting_us = s->exchange_us = 0;
-	return s->shard.first_stage ? ERR_OK : expect(s);
-}
-
-/* The receive that was begun for a step that does not come ends with an empty message. */
-enum err stage_close(struct stage *s)
-{
-	s->n_rows = 0;
-	if (!s->shard.first_stage)
-		TRY(comm_complete(&s->coming));
-	if (s->shard.last_stage)
-		return ERR_OK;
-	TRY(send_on(s));
-	for (int64_t i = s->n_sent > s->limits.in_flight ? s->n_sent - s->limits.in_flight : 0; i < s->n_sent; i++)
-		TRY(comm_complete(&s->sent[i % s->limits.in_flight]));
-	return ERR_OK;
-}
-
-enum err stage_gather_x(struct stage *s, int64_t unit)
-{
-	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
-	int tp = s->grid->layout.tp;
-	int64_t n = s->n_rows * s->m->n_embd;
-	if (tp == 1 || n == 0 || s->is_dealt)
-		return ERR_OK;
-	for (int t = 0; t < tp; t++) {
-		struct range r = range_part(n, unit, tp, t);
-		bytes[t] = (size_t)range_size(r) * 4;
-		offsets[t] = (size_t)r.begin * 4;
-	}
-	return comm_allgather(s->grid->axis[AXIS_TP], (char *)s->x + offsets[s->grid->me.tp], s->x, bytes, offsets);
-}
-
-/* What the stage before has sent; the next step's may come from now on. */
-static enum err receive(struct stage *s)
-{
-	struct range part = border_part(s);
-	size_t bytes = (size_t)range_size(part) * 4;
-	long long began = clock_us();
-	TRY(comm_complete(&s->coming));
-	stage_waited(s, began);
-	if (s->coming.bytes != bytes)
-		return ERR(BUG, "%zu bytes come from the stage before, %zu expected", s->coming.bytes, bytes);
-	const char *from = s->in[s->n_received++ % 2];
-	TRY(expect(s));
-	memcpy(s->x + part.begin, from, bytes);
-	return stage_gather_x(s, 1);
 }
 
 /* --- products --- */
@@ -433,11 +362,13 @@ static void fixed_part(void *arg, int thread, int n_threads)
 	struct sharing share = share_out(s, s->n_rows, rows, matrix_bytes(r->matrix), stage_unit(r->matrix));
 	(void)n_threads;
 	memset(bad, 0, (size_t)s->n_rows * sizeof *bad);
-	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end)) {
-		for (int64_t b = 0; b < s->n_rows; b++)
-			memset(s->acc + b * (C + 1) + r->out.begin + begin, 0, (size_t)(end - begin) * sizeof *s->acc);
-		stage_product_fixed(s, thread, r->matrix, begin, end, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
-	}
+	while (pool_take(s->pool, rows, share.unit, share.several, thread, &begin, &end))
+		for (int64_t at = begin, n; at < end; at += n) {
+			n = columns_at_once(s, at, end);
+			for (int64_t b = 0; b < s->n_rows; b++)
+				memset(s->acc + b * (C + 1) + r->out.begin + at, 0, (size_t)n * sizeof *s->acc);
+			stage_product_fixed(s, thread, r->matrix, at, at + n, r->run, NULL, &r->rows, s->n_rows, s->acc + r->out.begin, bad);
+		}
 }
 
 /* acc = this rank's share of W in, in fixed point: some of K for all outputs, or all of K for the outputs `out`. */
@@ -647,7 +578,7 @@ static enum err head(struct stage *s, int64_t n, int chooses)
 	return ERR_OK;
 }
 
-/* The last row of every slice that samples: picked, and its place in the batch moved to the front. Gives their number. */
+/* The rows after which a token is chosen: picked, and their places in the batch moved to the front. Gives their number. */
 static int64_t pick_rows(struct stage *s, const struct step *step)
 {
 	int64_t row = 0, n = 0;
@@ -656,11 +587,11 @@ static int64_t pick_rows(struct stage *s, const struct step *step)
 		if (sl->replica != s->grid->me.dp)
 			continue;
 		row += sl->n_tokens;
-		if (!(sl->flags & SLICE_SAMPLE))
-			continue;
-		if (n < s->logits_rows)
-			s->picked[n] = row - 1;
-		s->rows[n++] = s->rows[row - 1];
+		for (int64_t from = row - slice_choices(sl); from < row; from++) {
+			if (n < s->logits_rows)
+				s->picked[n] = from;
+			s->rows[n++] = s->rows[from];
+		}
 	}
 	return n;
 }
@@ -682,27 +613,40 @@ static enum err sum_up(struct stage *s, int64_t n)
 }
 
 /* Chooses from row `at` of s->logits. */
-static enum err choose(struct stage *s, const struct step *step, const struct slice *sl, int64_t at, struct step_results *out)
+static enum err choose(struct stage *s, const struct slice *sl, const struct adjustments *adjust, int64_t at, struct step_result *r,
+		       struct sample_logprobs *logprobs)
 {
 	struct comm *tp = s->grid->axis[AXIS_TP];
-	struct adjustments adjust;
 	struct sample_row row = { .logits = s->logits + at * range_size(s->shard.vocab), .best = s->best_keys[at],
-				  .position = s->rows[at].pos + 1, .p = &sl->sample };
-	struct step_result *r = &out->of[out->n++];
+				  .position = s->rows[at].pos + 1, .p = &sl->sample, .adjust = adjust };
 	enum sample_fault fault;
-	*r = (struct step_result){ .sequence = sl->sequence, .digest = s->digests[at] };
-	if (sl->n_extra) {
-		TRY(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &adjust));
-		row.adjust = &adjust;
-		sampler_note(s->sampler, &adjust, step->tokens + sl->first_token, sl->n_tokens);
-	}
+	r->digest = s->digests[at];
 	TRY(sampler_choose(s->sampler, tp, s->k, &row, &r->token, &fault));
 	r->fault = (int32_t)fault;
-	if (!sl->sample.logprobs)
-		return ERR_OK;
-	struct sample_logprobs *logprobs = &out->logprobs[out->n_logprobs++];
-	*logprobs = (struct sample_logprobs){ 0 };
-	return fault ? ERR_OK : sampler_logprobs(s->sampler, tp, s->k, &row, r->token, logprobs);
+	return fault || !logprobs ? ERR_OK : sampler_logprobs(s->sampler, tp, s->k, &row, r->token, logprobs);
+}
+
+/* The choices of a slice that samples. Once one is not what was guessed, those behind it are of no use. */
+static enum err choose_all(struct stage *s, const struct step *step, const struct slice *sl, struct step_results *out)
+{
+	const int32_t *drafts = step->tokens + slice_first_draft(sl);
+	struct adjustments adjust;
+	if (sl->n_extra) {
+		TRY(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &adjust));
+		sampler_note(s->sampler, &adjust, step->tokens + sl->first_token, sl->n_tokens);
+	}
+	for (int32_t i = 0, is_right = 1; i < slice_choices(sl); i++) {
+		struct step_result *r = &out->of[out->n];
+		struct sample_logprobs *logprobs = sl->sample.logprobs ? &out->logprobs[out->n_logprobs++] : NULL;
+		*r = (struct step_result){ .sequence = sl->sequence, .token = -1 };
+		if (logprobs)
+			*logprobs = (struct sample_logprobs){ 0 };
+		if (is_right)
+			TRY(choose(s, sl, sl->n_extra ? &adjust : NULL, out->n, r, logprobs));
+		is_right = is_right && !r->fault && i < sl->n_drafts && r->token == drafts[i];
+		out->n++;
+	}
+	return ERR_OK;
 }
 
 static enum err sample(struct stage *s, const struct step *step, struct step_results *out)
@@ -711,13 +655,13 @@ static enum err sample(struct stage *s, const struct step *step, struct step_res
 	if (n == 0)
 		return ERR_OK;
 	if (n > s->logits_rows)
-		return ERR(BUG, "%lld sequences to sample, room for %lld", (long long)n, (long long)s->logits_rows);
+		return ERR(BUG, "%lld tokens to choose, room for %lld", (long long)n, (long long)s->logits_rows);
 	TRY(head(s, n, 1));
 	TRY(sum_up(s, n));
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		const struct slice *sl = &step->slices[i];
 		if (sl->replica == s->grid->me.dp && sl->flags & SLICE_SAMPLE)
-			TRY(choose(s, step, sl, out->n, out));
+			TRY(choose_all(s, step, sl, out));
 	}
 	return ERR_OK;
 }
@@ -760,7 +704,7 @@ static enum err work(struct stage *s, const struct step *step, int want_all, str
 	trace_end(s->trace, TRACE_LAYERS, began);
 	began = trace_now(s->trace);
 	if (!s->shard.last_stage) {
-		TRY(send_on(s));
+		TRY(stage_send_on(s));
 		trace_end(s->trace, TRACE_SEND, began);
 		return ERR_OK;
 	}
@@ -782,7 +726,7 @@ enum err stage_forward(struct stage *s, const struct step *step, struct step_res
 		want_all |= step->slices[i].replica == s->grid->me.dp && step->slices[i].flags & SLICE_ALL_LOGITS;
 	TRY(begin(s));
 	if (!s->shard.first_stage)
-		TRY(receive(s));
+		TRY(stage_receive(s));
 	else
 		trace_end(s->trace, TRACE_EMBED, began);
 	return work(s, step, want_all, out, all_logits);

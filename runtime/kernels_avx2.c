@@ -51,6 +51,8 @@ typedef __m256i codes;
 #define codes_store(to, c) _mm256_storeu_si256((__m256i *)(void *)(to), c)
 #define codes_or(a, b) _mm256_or_si256(a, b)
 #define part_set1(x) _mm256_set1_ps(x)
+#define part_max(a, b) _mm256_max_ps(a, b)   /* b when one is NaN */
+#define part_add(a, b) _mm256_add_ps(a, b)
 #define part_mul(a, b) _mm256_mul_ps(a, b)
 #define part_store(to, p) _mm256_storeu_ps(to, p)
 #define part_of_halves(from) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from)))
@@ -122,6 +124,21 @@ static inline int part_fixed(__m256 v, int64_t *total)
 	_mm256_storeu_si256(to, _mm256_add_epi64(_mm256_loadu_si256(to), fixed4(_mm256_castps256_ps128(v))));
 	_mm256_storeu_si256(to + 1, _mm256_add_epi64(_mm256_loadu_si256(to + 1), fixed4(_mm256_extractf128_ps(v, 1))));
 	return 1;
+}
+
+#define PART_SPLIT
+typedef __m256i unfit_lanes;        /* see packed_impl.h */
+#define unfit_none() _mm256_setzero_si256()
+#define unfit_any(unfit) (!_mm256_testz_si256(unfit, _mm256_set1_epi32(-0x800000)))
+
+static inline void part_split(__m256 v, float first, float second, uint32_t *coarse, uint32_t *fine, unfit_lanes *unfit)
+{
+	__m256i *c = (__m256i *)(void *)coarse, *f = (__m256i *)(void *)fine;
+	__m256 added = _mm256_set1_ps(first), t = _mm256_add_ps(v, added);
+	__m256 u = _mm256_sub_ps(v, _mm256_sub_ps(t, _mm256_set1_ps(first + second)));
+	_mm256_storeu_si256(c, _mm256_add_epi32(_mm256_loadu_si256(c), _mm256_castps_si256(t)));
+	_mm256_storeu_si256(f, _mm256_add_epi32(_mm256_loadu_si256(f), _mm256_castps_si256(u)));
+	*unfit = _mm256_or_si256(*unfit, _mm256_castps_si256(_mm256_xor_ps(t, added)));
 }
 
 /* ---- activations as int8: see packed_impl.h ---- */

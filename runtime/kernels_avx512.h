@@ -46,6 +46,27 @@ static inline float max16(const float *lanes)
 	return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
+/* to[16 * i + l] = rows[l][k + i]: blocks of 4 x 4 by their place in the load, and then within each quarter. */
+#define PART_TURN
+static inline void part_turn(const float *const *rows, int64_t k, float *to)
+{
+	for (int c = 0; c < 4; c++, k += 4, to += 64) {
+		__m512 v[4];
+		for (int r = 0; r < 4; r++) {
+			v[r] = _mm512_castps128_ps512(_mm_loadu_ps(rows[r] + k));
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 4] + k), 1);
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 8] + k), 2);
+			v[r] = _mm512_insertf32x4(v[r], _mm_loadu_ps(rows[r + 12] + k), 3);
+		}
+		__m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1])), high01 = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+		__m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3])), high23 = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+		_mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23)));
+		_mm512_storeu_ps(to + 16, _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23)));
+		_mm512_storeu_ps(to + 32, _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23)));
+		_mm512_storeu_ps(to + 48, _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23)));
+	}
+}
+
 /* ---- packed weights: a lane is a row, a plane of codes a register ---- */
 
 #define PACKED_TILE_TOKENS 8
@@ -55,6 +76,9 @@ typedef __m512i codes;
 #define codes_store(to, c) _mm512_storeu_si512(to, c)
 #define codes_or(a, b) _mm512_or_si512(a, b)
 #define part_set1(x) _mm512_set1_ps(x)
+#define part_max(a, b) _mm512_max_ps(a, b)   /* b when one is NaN */
+#define part_keep(p) __asm__("" : "+v"(p))    /* else gcc may load it again for each use */
+#define part_add(a, b) _mm512_add_ps(a, b)
 #define part_mul(a, b) _mm512_mul_ps(a, b)
 #define part_store(to, p) _mm512_storeu_ps(to, p)
 #define part_of_halves(from) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)(from)))
@@ -122,6 +146,21 @@ static inline int part_fixed(__m512 v, int64_t *total)
 	_mm512_storeu_si512(total, _mm512_add_epi64(_mm512_loadu_si512(total), low));
 	_mm512_storeu_si512(total + 8, _mm512_add_epi64(_mm512_loadu_si512(total + 8), high));
 	return 1;
+}
+
+#define PART_SPLIT
+typedef __m512i unfit_lanes;        /* see packed_impl.h */
+#define unfit_none() _mm512_setzero_si512()
+#define unfit_any(unfit) (_mm512_test_epi32_mask(unfit, _mm512_set1_epi32(-0x800000)) != 0)
+
+static inline void part_split(__m512 v, float first, float second, uint32_t *coarse, uint32_t *fine, unfit_lanes *unfit)
+{
+	__m512 t = _mm512_add_ps(v, _mm512_set1_ps(first));
+	__m512 u = _mm512_sub_ps(v, _mm512_sub_ps(t, _mm512_set1_ps(first + second)));
+	_mm512_storeu_si512(coarse, _mm512_add_epi32(_mm512_loadu_si512(coarse), _mm512_castps_si512(t)));
+	_mm512_storeu_si512(fine, _mm512_add_epi32(_mm512_loadu_si512(fine), _mm512_castps_si512(u)));
+	*unfit = _mm512_ternarylogic_epi32(*unfit, _mm512_castps_si512(t), _mm512_castps_si512(_mm512_set1_ps(first)),
+					   0xf6);   /* a | (b ^ c) */
 }
 
 #ifdef __AVX512VNNI__

@@ -62,6 +62,8 @@ typedef uint8x16_t codes;
 #define codes_store(to, c) vst1q_u8(to, c)
 #define codes_or(a, b) vorrq_u8(a, b)
 #define part_set1(x) vdupq_n_f32(x)
+#define part_max(a, b) vbslq_f32(vcgtq_f32(a, b), a, b)   /* b when one is NaN */
+#define part_add(a, b) vaddq_f32(a, b)
 #define part_mul(a, b) vmulq_f32(a, b)
 #define part_store(to, p) vst1q_f32(to, p)
 

@@ -86,6 +86,21 @@ INLINE part part_mul(part a, part b)
 	return a;
 }
 
+INLINE part part_add(part a, part b)
+{
+	for (int l = 0; l < LANES; l++)
+		a.v[l] += b.v[l];
+	return a;
+}
+
+/* b when one is NaN. */
+INLINE part part_max(part a, part b)
+{
+	for (int l = 0; l < LANES; l++)
+		a.v[l] = a.v[l] > b.v[l] ? a.v[l] : b.v[l];
+	return a;
+}
+
 INLINE void part_store(float *to, part p) { memcpy(to, p.v, sizeof p.v); }
 
 INLINE part part_of_halves(const unsigned char *from)
@@ -365,13 +380,16 @@ INLINE void packed_sums(enum wtype type, int wide, int n_panels, int n_tokens, c
 /* What a tile of a fixed-point sum adds to. */
 struct fixed_sums {
 	int64_t run;                    /* blocks in one run, the last may have fewer */
-	const float *gate;              /* (tokens): the factors times 2^32 */
+	const float *gate;              /* (tokens), or NULL */
 	int64_t (*total)[PANEL_ROWS];   /* (panels, tokens) */
 	int64_t *bad;                   /* (tokens) */
 	int n_rows;                     /* of all panels: those past them are not looked at */
 };
 
 /* ---- runs as integers ---- */
+
+typedef void packed_careful(const unsigned char *panel, int64_t n_blocks, const struct act_block *x, float gate, int64_t run,
+			    int n_rows, int64_t *total, int64_t *bad);
 
 #ifndef PART_FIXED
 /* total[i] += v[i], a run's sum times 2^32, to nearest even. Adds nothing and returns 0 when a lane is not finite or of
@@ -403,27 +421,83 @@ static __attribute__((noinline)) void part_fixed_some(const float *v, int n_rows
 			total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)to_fixed(v[i] * 0x1p-32f));
 }
 
-/* A tile of a fixed-point sum: every run's sums become integers while they are in registers. */
+/* Of one panel and token, run by run as they come, any magnitude. */
+INLINE void packed_careful_sums(enum wtype type, int wide, const unsigned char *panel, int64_t n_blocks, const struct act_block *x,
+				float gate, int64_t run, int n_rows, int64_t *total, int64_t *bad)
+{
+	for (int p = 0; p < PARTS; p++)
+		for (int64_t b = 0; b < n_blocks; b += run) {
+			run_sums acc;
+			packed_run(acc, type, wide, 1, 1, p, panel, 0, b, n_blocks - b < run ? n_blocks : b + run, x, 0);
+			part v = part_mul(part_mul(acc[0][0], part_set1(gate)), part_set1(0x1p32f));
+			if (!part_fixed(v, total + p * PART_LANES)) {
+				float lanes[PART_LANES];
+				part_store(lanes, v);
+				part_fixed_some(lanes, n_rows - p * PART_LANES, total + p * PART_LANES, bad);
+			}
+		}
+}
+
+#define SPLIT_COARSE 0x1.8p13f    /* what is added to numbers: its last bit is 2^-10 */
+#define SPLIT_FINE 0x1.8p-9f      /* 2^-32 */
+enum { SPLIT_MOST_RUNS = 256 };   /* of magnitude 2^22 in 32 bits */
+
+#ifndef PART_SPLIT
+typedef uint32_t unfit_lanes;
+#define unfit_none() 0u
+#define unfit_any(unfit) ((unfit) >> 23 != 0)
+
+/* See below. */
+INLINE void part_split(part v, float first, float second, uint32_t *coarse, uint32_t *fine, unfit_lanes *unfit)
+{
+	float x[PART_LANES];
+	part_store(x, v);
+	for (int i = 0; i < PART_LANES; i++) {
+		float t = x[i] + first, u = x[i] - (t - (first + second));
+		coarse[i] += to_bits(t);
+		fine[i] += to_bits(u);
+		*unfit |= to_bits(t) ^ to_bits(first);
+	}
+}
+#endif
+
+/* A tile of a fixed-point sum: every run's sums become integers while they are in registers. With no conversion: v is rounded to a
+ * multiple of 2^-10 by adding a number of which that is the last bit, and the rest to one of 2^-32 likewise, and the bits are summed
+ * as integers: v's are their difference to those of the number added. So the sum rounds v to the nearest multiple of 2^-32, to even
+ * (the coarse part is an even number of these). Anything of 2^12 and more changes an exponent: then the tile is done again,
+ * carefully. */
 INLINE void packed_fixed_sums(enum wtype type, int wide, int n_panels, int n_tokens, const unsigned char *panel,
 			      int64_t panel_bytes, int64_t n_blocks, const struct act_block *x, int64_t ldx,
-			      const struct fixed_sums *f)
+			      const struct fixed_sums *f, packed_careful *careful)
 {
+	uint32_t coarse[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS], fine[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS], n_runs = 0;
+	unfit_lanes unfit = unfit_none();
+	memset(coarse, 0, sizeof coarse[0] * (size_t)(n_panels * n_tokens));
+	memset(fine, 0, sizeof fine[0] * (size_t)(n_panels * n_tokens));
 	for (int p = 0; p < PARTS; p++)
 		for (int64_t b = 0; b < n_blocks; b += f->run) {
 			run_sums acc;
 			packed_run(acc, type, wide, n_panels, n_tokens, p, panel, panel_bytes, b,
 				   n_blocks - b < f->run ? n_blocks : b + f->run, x, ldx);
+			n_runs += p == 0;
 			for (int q = 0; q < n_panels; q++)
 				for (int t = 0; t < n_tokens; t++) {
-					part v = part_mul(acc[q][t], part_set1(f->gate[t]));
-					int64_t *total = f->total[q * n_tokens + t] + p * PART_LANES;
-					if (__builtin_expect(!part_fixed(v, total), 0)) {
-						float lanes[PART_LANES];
-						part_store(lanes, v);
-						part_fixed_some(lanes, f->n_rows - q * PANEL_ROWS - p * PART_LANES, total, &f->bad[t]);
-					}
+					int i = q * n_tokens + t;
+					part v = f->gate ? part_mul(acc[q][t], part_set1(f->gate[t])) : acc[q][t];
+					part_split(v, SPLIT_COARSE, SPLIT_FINE, coarse[i] + p * PART_LANES, fine[i] + p * PART_LANES, &unfit);
 				}
 		}
+	if (__builtin_expect(unfit_any(unfit) || n_runs > SPLIT_MOST_RUNS, 0)) {
+		for (int q = 0; q < n_panels; q++)
+			for (int t = 0; t < n_tokens; t++)
+				careful(panel + q * panel_bytes, n_blocks, x + t * ldx, f->gate ? f->gate[t] : 1.0f, f->run,
+					f->n_rows - q * PANEL_ROWS, f->total[q * n_tokens + t], &f->bad[t]);
+		return;
+	}
+	for (int i = 0; i < n_panels * n_tokens; i++)
+		for (int r = 0; r < PANEL_ROWS; r++)
+			f->total[i][r] = ((int64_t)(int32_t)(coarse[i][r] - n_runs * to_bits(SPLIT_COARSE)) * (1 << 22)) +
+					 (int32_t)(fine[i][r] - n_runs * to_bits(SPLIT_FINE));
 }
 
 /* A panel's codes a byte each, its scales floats. */
@@ -469,7 +543,7 @@ struct packed_kind {
 						const struct act_block *x, int64_t ldx, const struct fixed_sums *to)      \
 	{                                                                                                                 \
 		packed_fixed_sums(WTYPE_##type, IS_WIDE(kind), PANELS_OF(kind), n, panel, panel_bytes, n_blocks, \
-				  x, ldx, to);                                                                            \
+				  x, ldx, to, IS_WIDE(kind) ? careful_wide_##type : careful_##type);                      \
 	}
 #if PACKED_TILE_TOKENS == 8
 #define PACKED_SIZES_ONE(X, type)                                                                                       \
@@ -494,7 +568,15 @@ struct packed_kind {
 #define PACKED_SIZES(X, type) PACKED_SIZES_ONE(X, type)
 #endif
 #define PACKED_TYPES(X) X(Q4_0) X(Q4_1) X(Q4_K) X(Q5_0) X(Q5_1) X(Q5_K) X(Q6_K) X(Q8_0)
+#define PACKED_CAREFUL(name, type, wide)                                                                                    \
+	static void name(const unsigned char *panel, int64_t n_blocks, const struct act_block *x, float gate, int64_t run, \
+			 int n_rows, int64_t *total, int64_t *bad)                                                        \
+	{                                                                                                                 \
+		packed_careful_sums(WTYPE_##type, wide, panel, n_blocks, x, gate, run, n_rows, total, bad);               \
+	}
 #define PACKED_FUNCTIONS(type)                                                                            \
+	PACKED_CAREFUL(careful_##type, type, 0)                                                           \
+	PACKED_CAREFUL(careful_wide_##type, type, 1)                                                      \
 	PACKED_SIZES(PACKED_TILE, type)                                                                   \
 	static void spread_##type(const unsigned char *panel, int64_t n_blocks, unsigned char *to)        \
 	{                                                                                                 \
@@ -605,11 +687,9 @@ static void packed_matmul(const struct weight *w, int64_t begin, int64_t end, co
 static void packed_tile_fixed(const struct packed_work *work, int64_t b, int64_t n, int64_t run, const float *gate,
 			      int64_t *acc, int64_t lda, int64_t *bad)
 {
-	int64_t total[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS] = { { 0 } };
-	float gates[PACKED_TILE_TOKENS];
-	struct fixed_sums sums = { .run = run, .gate = gates, .total = total, .bad = bad + b, .n_rows = work->n_rows };
-	for (int64_t t = 0; t < n; t++)
-		gates[t] = gate ? gate[b + t] * 0x1p32f : 0x1p32f;
+	int64_t total[MAX_PANELS * PACKED_TILE_TOKENS][PANEL_ROWS];
+	struct fixed_sums sums = { .run = run, .gate = gate ? gate + b : NULL, .total = total, .bad = bad + b, .n_rows = work->n_rows };
+	memset(total, 0, sizeof total[0] * (size_t)(work->n_panels * n));
 	work->kind->fixed_tile[work->panels][n](work->panel, work->panel_bytes, work->n_blocks, work->x + b * work->ldx, work->ldx,
 						&sums);
 	for (int q = 0; q < work->n_panels; q++)

@@ -2,12 +2,14 @@
 
 #include "base/mem.h"
 #include "runtime/pack.h"
+#include "runtime/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { DEFAULT_CONTEXT = 4096 };
+enum { DEFAULT_CONTEXT = 4096,
+       DRAFT_ROWS = 8 };          /* see docs/PERFORMANCE.md */
 
 int64_t plan_mask_words(const struct model *m) { return (m->n_vocab + 31) / 32; }
 
@@ -111,10 +113,13 @@ static uint64_t loop_bytes(const struct plan *p, const struct model *m, const st
 {
 	const struct plan_rank *k = &p->ranks[rank];
 	uint64_t row = (uint64_t)m->n_vocab * sizeof(float), step = step_room_bytes(&p->step);
-	uint64_t results = step_results_bytes(p->limits.sequences), in_flight = (uint64_t)p->limits.in_flight;
+	uint64_t results = step_results_bytes(p->limits.choices), in_flight = (uint64_t)p->limits.in_flight;
+	struct schedule_limits drafts = { .n_replicas = p->layout.dp, .sequences = p->limits.sequences, .context = p->context,
+					  .in_flight = p->limits.in_flight, .draft_rows = p->draft_rows };
 	uint64_t bytes = in_flight * (step + results);
 	if (rank == 0)
-		bytes += in_flight * (uint64_t)p->layout.dp * (step / (uint64_t)p->lane_replicas + results);
+		bytes += in_flight * (uint64_t)p->layout.dp * (step / (uint64_t)p->lane_replicas + results) +
+			 schedule_draft_bytes(&drafts);
 	if (wish->logits_tokens && k->shard.last_stage && k->member.tp == 0)
 		bytes += (uint64_t)p->limits.step_tokens * row;
 	if (rank == 0)
@@ -187,6 +192,8 @@ enum err plan_make(const struct model *m, const struct weights *w, const struct 
 		p.limits.step_tokens = p.context * p.limits.sequences;   /* a step cannot hold more */
 	if (p.limits.sequences > p.limits.step_tokens)
 		p.limits.sequences = p.limits.step_tokens;
+	p.draft_rows = wish->speculates ? DRAFT_ROWS : 0;
+	p.limits.choices = p.draft_rows > p.limits.sequences ? p.draft_rows : p.limits.sequences;
 	TRY(MEM_NEW((size_t)p.n_ranks, struct plan_rank, &p.ranks));
 	TRY_OR(free_ranks, e, fill_ranks(&p, m, w, place, wish));
 	if (check_memory)

@@ -19,6 +19,7 @@ struct plan_wish {
 	int64_t kv_bytes;             /* most KV bytes per rank; 0: room for `sequences` of `context` */
 	int64_t useful_pages;         /* more KV pages than this are of no use; 0: not known */
 	int64_t logits_tokens;        /* prompt tokens whose logits the head shall hold; 0: none */
+	int speculates;               /* drafts are made (schedule.h) */
 };
 
 struct plan_rank {
@@ -35,6 +36,7 @@ struct plan {
 	struct plan_rank *ranks;      /* by world rank; owned */
 	struct stage_limits limits;
 	int64_t context;
+	int64_t draft_rows;           /* most tokens of one replica in a step with drafts; 0: no drafts */
 	int lane_replicas;            /* that step together: all when experts are spread over them, else each on its own */
 	struct step_room step;        /* most in one step, of these replicas */
 };

@@ -1,57 +1,9 @@
-#include "runtime/schedule.h"
+#include "runtime/schedule_impl.h"
 
 #include "base/mem.h"
-#include "runtime/kernels.h"
-#include "runtime/pages.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-enum { NONE = -1 };
-enum state { FINISHED, WAITING, RUNNING };
-
-struct sequence {
-	struct request r;
-	enum state state;
-	int in_flight;            /* steps under way that it is in */
-	uint64_t last_step;       /* that it was put into */
-	int cancelled;
-	int counted;              /* the ranks that choose know its tokens so far, for penalties */
-	int replica, table;       /* while running; table: which of the replica's */
-	uint64_t arrival;
-	int64_t n_done;           /* tokens whose K and V are in the cache, or on their way in a step */
-	int64_t n_made;           /* tokens of the answer */
-	int64_t n_pages, n_noted; /* n_noted: full pages that are noted, from the beginning */
-	uint64_t serial;          /* of the last one noted */
-	int32_t next_free;        /* among finished ones */
-};
-
-struct replica {
-	struct pages *pages;
-	int32_t *tables;          /* (sequences, pages of the context) */
-	int32_t *free_tables;     /* stack */
-	int32_t *running;         /* (sequences), in order */
-	int64_t n_free_tables, n_running, load_tokens;
-	int n_steps, n_answering_steps;   /* under way, and those with slices that answer */
-	int64_t step_tokens;      /* in them */
-};
-
-struct schedule {
-	struct schedule_limits limits;
-	int64_t table_pages;
-	struct replica *replicas;
-	struct sequence *sequences;
-	int32_t *waiting;         /* heap, the first in order on top; (capacity) */
-	int32_t *by_length;       /* (sequences) */
-	int64_t n_sequences, capacity, n_waiting, n_unfinished;
-	int32_t first_free;
-	uint64_t last_arrival, n_steps;   /* n_steps: the one that is being filled is the n-th */
-	int64_t shared_tokens, put_back;
-	int32_t extra_begin;      /* of the replica that is being filled, in step.extra */
-	int32_t extra_room;       /* for each */
-};
-
-static int64_t pages_for(int64_t tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
 static enum err create_replica(const struct schedule *s, struct replica *r)
 {
@@ -60,6 +12,7 @@ static enum err create_replica(const struct schedule *s, struct replica *r)
 	TRY(MEM_NEW((size_t)(n * s->table_pages), int32_t, &r->tables));
 	TRY(MEM_NEW((size_t)n, int32_t, &r->free_tables));
 	TRY(MEM_NEW((size_t)n, int32_t, &r->running));
+	TRY(drafts_create(&s->limits, r));
 	while (r->n_free_tables < n) {
 		r->free_tables[r->n_free_tables] = (int32_t)(n - 1 - r->n_free_tables);
 		r->n_free_tables++;
@@ -96,6 +49,7 @@ void schedule_destroy(struct schedule *s)
 		mem_free(s->replicas[i].tables);
 		mem_free(s->replicas[i].free_tables);
 		mem_free(s->replicas[i].running);
+		ngram_set_destroy(s->replicas[i].texts);
 	}
 	mem_free(s->replicas);
 	mem_free(s->sequences);
@@ -106,13 +60,7 @@ void schedule_destroy(struct schedule *s)
 
 /* --- a sequence --- */
 
-static int64_t known(const struct sequence *q) { return q->r.n_prompt + q->n_made; }
 static int is_answering(const struct sequence *q) { return q->n_made > 0 && q->n_done == known(q) - 1; }
-
-static int32_t *table_of(const struct schedule *s, const struct sequence *q)
-{
-	return s->replicas[q->replica].tables + q->table * s->table_pages;
-}
 
 /* Tokens first .. first + n - 1 of what is known. */
 static void copy_ids(const struct sequence *q, int64_t first, int64_t n, int32_t *to)
@@ -213,6 +161,15 @@ enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequ
 	return ERR_OK;
 }
 
+static void note_full_pages(struct schedule *s, struct sequence *q)
+{
+	int32_t ids[KV_PAGE_TOKENS];
+	for (; (q->n_noted + 1) * KV_PAGE_TOKENS <= q->n_done; q->n_noted++) {
+		copy_ids(q, q->n_noted * KV_PAGE_TOKENS, KV_PAGE_TOKENS, ids);
+		q->serial = pages_note(s->replicas[q->replica].pages, table_of(s, q)[q->n_noted], q->serial, ids, KV_PAGE_TOKENS);
+	}
+}
+
 /* Notes what stands in the page after the last full one. */
 static void note_partial(struct schedule *s, const struct sequence *q)
 {
@@ -231,7 +188,9 @@ static void stop(struct schedule *s, int32_t number)
 	struct replica *r = &s->replicas[q->replica];
 	int32_t *table = table_of(s, q);
 	int64_t at = 0;
+	note_full_pages(s, q);               /* drafts that came true may have filled one */
 	note_partial(s, q);
+	ngram_drop(r->texts, number);
 	for (int64_t p = q->n_pages; p-- > 0;)
 		pages_release(r->pages, table[p]);
 	while (r->running[at] != number)
@@ -239,7 +198,7 @@ static void stop(struct schedule *s, int32_t number)
 	memmove(r->running + at, r->running + at + 1, (size_t)(--r->n_running - at) * sizeof *r->running);
 	r->free_tables[r->n_free_tables++] = q->table;
 	r->load_tokens -= q->r.n_prompt + q->r.max_tokens;
-	q->n_pages = q->n_noted = q->n_done = 0;
+	q->n_pages = q->n_noted = q->n_done = q->n_drafts = 0;
 	q->counted = 0;
 	q->serial = PAGES_ROOT;
 }
@@ -332,8 +291,7 @@ static void copy_part_of_page(struct schedule *s, struct sequence *q, struct ste
 
 /* --- letting in --- */
 
-/* Pages that those who run have yet to take for what is known of them, and one more each to go on. */
-static int64_t pages_promised(const struct schedule *s, const struct replica *r)
+int64_t schedule_pages_promised(const struct schedule *s, const struct replica *r)
 {
 	int64_t n = r->n_running;
 	for (int64_t i = 0; i < r->n_running; i++) {
@@ -350,7 +308,7 @@ static int can_let_in(const struct schedule *s, const struct replica *r, const s
 		return 0;
 	*found = tokens_found(r, q, &n_kept);
 	int64_t wanted = pages_for(known(q)) - *found / KV_PAGE_TOKENS;
-	return pages_available(r->pages) - n_kept - pages_promised(s, r) >= wanted;
+	return pages_available(r->pages) - n_kept - schedule_pages_promised(s, r) >= wanted;
 }
 
 static int best_replica(const struct schedule *s, const struct sequence *q)
@@ -421,8 +379,7 @@ static int64_t take_pages(struct schedule *s, int32_t number, int64_t n)
 	return room < n ? room : n;
 }
 
-/* What the sequence's next chosen token needs beside its logits. Gives 0 when that is nothing. */
-static int adjustments_of(const struct schedule *s, const struct sequence *q, struct adjustments *out)
+int schedule_adjustments(const struct schedule *s, const struct sequence *q, struct adjustments *out)
 {
 	const struct request *r = &q->r;
 	struct adjustments a = { .repetition = r->repetition_penalty > 0 ? r->repetition_penalty : 1, .slot = q->table,
@@ -444,7 +401,7 @@ static int adjustments_of(const struct schedule *s, const struct sequence *q, st
 static int has_room_for_extra(const struct schedule *s, const struct step *step, const struct sequence *q)
 {
 	struct adjustments a;
-	return !adjustments_of(s, q, &a) ||
+	return !schedule_adjustments(s, q, &a) ||
 	       step->n_extra - s->extra_begin + adjust_ints(&a) <= s->extra_room;
 }
 
@@ -453,7 +410,7 @@ static void put_extra(struct schedule *s, struct step *step, struct slice *sl)
 	struct sequence *q = &s->sequences[sl->sequence];
 	struct adjustments a;
 	sl->first_extra = step->n_extra;
-	if (!adjustments_of(s, q, &a))
+	if (!schedule_adjustments(s, q, &a))
 		return;
 	adjust_pack(&a, step->extra + step->n_extra);
 	sl->n_extra = (int32_t)adjust_ints(&a);
@@ -507,29 +464,34 @@ static int64_t add_tokens(struct schedule *s, struct step *step, int32_t number,
 	return n;
 }
 
-/* In how many steps under way those that answer are. With one step more than there are stages none of them waits for the head; with
- * more steps each sequence would wait longer for its turn. */
-static int answering_steps(const struct schedule *s) { return s->limits.in_flight > 1 ? s->limits.in_flight / 2 + 1 : 1; }
+/* With one step more than there are stages none of them waits for the head; with more steps each sequence would wait longer for its
+ * turn. */
+int schedule_answering_steps(const struct schedule_limits *l) { return l->in_flight > 1 ? l->in_flight / 2 + 1 : 1; }
 
-/* A token each. What is put back meanwhile comes from behind. */
+/* A token each, and drafts of what the others of them leave. What is put back meanwhile comes from behind. */
 static void fill_answers(struct schedule *s, struct step *step, struct replica *r, int64_t *budget)
 {
-	int64_t n_answering = 0, share, n_added = 0;
-	if (r->n_answering_steps >= answering_steps(s))
+	int64_t n_answering = 0, share, n_added = 0, rows;
+	int n_steps = schedule_answering_steps(&s->limits);
+	if (r->n_answering_steps >= n_steps)
 		return;
 	for (int64_t i = 0; i < r->n_running; i++) {
 		const struct sequence *q = &s->sequences[r->running[i]];
 		n_answering += q->n_made > 0 && q->n_done >= known(q) - 1;
 	}
-	share = (n_answering + answering_steps(s) - 1) / answering_steps(s);
+	share = (n_answering + n_steps - 1) / n_steps;
+	rows = drafts_rows(s, r, share);
+	rows = rows < *budget ? rows : *budget;
 	for (int64_t i = 0; i < r->n_running && share > n_added && *budget > 0; i++) {
 		const struct sequence *q = &s->sequences[r->running[i]];
 		if (q->in_flight || !is_answering(q))
 			continue;
-		int64_t n = add_tokens(s, step, r->running[i], 1);
-		if (n)
-			step->slices[step->n_slices - 1].flags |= SLICE_ANSWERS;
-		n_added += n;
+		if (!add_tokens(s, step, r->running[i], 1))
+			continue;
+		step->slices[step->n_slices - 1].flags |= SLICE_ANSWERS;
+		int64_t n = 1 + drafts_add(s, step, rows - (share - n_added));
+		n_added++;
+		rows -= n;
 		*budget -= n;
 	}
 	r->n_answering_steps += n_added > 0;
@@ -613,14 +575,9 @@ static int64_t reading_share(const struct schedule *s, const struct replica *r, 
 /* What the step writes may be shared from the next one on. */
 static void note_pages(struct schedule *s, const struct step *step)
 {
-	int32_t ids[KV_PAGE_TOKENS];
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		struct sequence *q = &s->sequences[step->slices[i].sequence];
-		struct pages *pages = s->replicas[q->replica].pages;
-		for (; (q->n_noted + 1) * KV_PAGE_TOKENS <= q->n_done; q->n_noted++) {
-			copy_ids(q, q->n_noted * KV_PAGE_TOKENS, KV_PAGE_TOKENS, ids);
-			q->serial = pages_note(pages, table_of(s, q)[q->n_noted], q->serial, ids, KV_PAGE_TOKENS);
-		}
+		note_full_pages(s, q);
 		if (step->slices[i].pos < q->r.n_prompt && q->n_done >= q->r.n_prompt)
 			note_partial(s, q);
 	}
@@ -646,6 +603,8 @@ void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct
 {
 	step_clear(step);
 	s->n_steps++;
+	for (int i = first_replica; i < first_replica + n_replicas; i++)
+		drafts_settle(s, &s->replicas[i]);
 	let_in(s);
 	s->extra_room = step->max_extra / n_replicas;
 	for (int i = first_replica; i < first_replica + n_replicas; i++)
@@ -675,6 +634,8 @@ void schedule_landed(struct schedule *s, const struct step *step)
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more)
 {
 	struct sequence *q = &s->sequences[sequence];
+	s->accepted += known(q) - q->n_done;     /* the token before this one was a draft */
+	q->n_done = known(q);
 	if (!q->cancelled)
 		q->r.answer[q->n_made++] = token;
 	if (q->cancelled || !more || q->n_made == q->r.max_tokens)
@@ -708,7 +669,8 @@ int64_t schedule_unfinished(const struct schedule *s) { return s->n_unfinished; 
 
 void schedule_count(const struct schedule *s, struct schedule_counts *out)
 {
-	*out = (struct schedule_counts){ .shared_tokens = s->shared_tokens, .put_back = s->put_back, .waiting = s->n_waiting };
+	*out = (struct schedule_counts){ .shared_tokens = s->shared_tokens, .put_back = s->put_back, .waiting = s->n_waiting,
+					.drafted = s->drafted, .accepted = s->accepted, .draft_slices = s->draft_slices };
 	for (int i = 0; i < s->limits.n_replicas; i++) {
 		out->running += s->replicas[i].n_running;
 		out->free_pages += pages_available(s->replicas[i].pages);
@@ -722,7 +684,8 @@ static enum err check_replica(const struct schedule *s, const struct replica *r,
 		const struct sequence *q = &s->sequences[r->running[i]];
 		if (q->state != RUNNING || &s->replicas[q->replica] != r || (i > 0 && !is_before(s, r->running[i - 1], r->running[i])))
 			return ERR(BUG, "sequence %d is out of place among those that run", r->running[i]);
-		if (q->n_pages != pages_for(q->n_done) || q->n_noted > q->n_done / KV_PAGE_TOKENS)
+		if (q->n_pages < pages_for(q->n_done) || q->n_pages > pages_for(q->n_done + q->n_drafts) ||
+		    q->n_noted > q->n_done / KV_PAGE_TOKENS)
 			return ERR(BUG, "sequence %d has %" PRId64 " pages for %" PRId64 " tokens, %" PRId64 " of them noted",
 				   r->running[i], q->n_pages, q->n_done, q->n_noted);
 		for (int64_t p = 0; p < q->n_pages; p++)

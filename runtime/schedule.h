@@ -13,6 +13,9 @@
  *              that runs. Of several replicas the one with the least to do, what it has of the request's beginning counted in.
  *   pages      Taken as they are needed. When there are none, the last in order that is not in flight is put back: it loses
  *              its pages and waits again. The first in order always gets on, so nothing stops.
+ *   drafts     With draft_rows a sequence that answers may get guesses behind its token, from its own text (ngram.h), when the step has
+ *              few tokens: together with them it has at most draft_rows, and none of the replica's prompts is to be read. They take
+ *              no page that another might want. Requests whose logits depend on the tokens before (penalties, a mask) get none.
  *   extras     What changes a request's logits travels with the slices that sample; one that finds no room for it waits for the next step.
  *   beginnings Pages of equal beginnings are shared (pages.h). Where the last shared page is equal only in part, it is copied by
  *              the step (step.copies) and goes on from there. At least the last known token is computed. */
@@ -33,6 +36,7 @@ struct schedule_limits {
 	int64_t context;          /* most tokens of one sequence, prompt and answer */
 	int in_flight;            /* steps of a replica, 2 for each stage; 0 counts as 1 */
 	int64_t mask_words;       /* of a request's mask: one bit for each token of the vocabulary */
+	int64_t draft_rows;       /* most tokens of a replica in a step with drafts; 0: no drafts */
 };
 
 struct request {
@@ -60,11 +64,15 @@ struct request {
 struct schedule_counts {
 	int64_t shared_tokens;    /* known tokens that were found in pages instead of computed */
 	int64_t put_back;         /* how often a sequence lost its pages */
+	int64_t drafted, accepted; /* guessed tokens, and those that came true */
+	int64_t draft_slices;     /* that had any */
 	int64_t running, waiting;
 	int64_t free_pages;       /* of all replicas: empty, or kept without a holder */
 };
 
 struct schedule;
+/* Of the memory that a schedule takes, that for texts to guess from. */
+uint64_t schedule_draft_bytes(const struct schedule_limits *limits);
 enum err schedule_create(const struct schedule_limits *limits, struct schedule **out);
 void schedule_destroy(struct schedule *s);
 /* What schedule_add would say of a request; it must hold for limits alone. */
@@ -75,7 +83,8 @@ enum err schedule_add(struct schedule *s, const struct request *r, int32_t *sequ
 void schedule_next(struct schedule *s, int first_replica, int n_replicas, struct step *step);
 /* That step's results are there: what it held may be scheduled again. Before its tokens are given to schedule_token. */
 void schedule_landed(struct schedule *s, const struct step *step);
-/* The token that a step chose. `more`: the sequence goes on; else, or when it is full, it is finished and its number free. */
+/* The token that a step chose, and after it one for each draft that came true. `more`: the sequence goes on; else, or when it is full, it
+ * is finished and its number free. */
 void schedule_token(struct schedule *s, int32_t sequence, int32_t token, int more);
 /* Ends a request early. In flight: when its step has landed, and then a token that it chose counts for nothing. */
 void schedule_cancel(struct schedule *s, int32_t sequence);

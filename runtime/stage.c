@@ -37,7 +37,7 @@ static int64_t longest_row(const struct model *m, const struct shard *s)
 
 static int64_t logits_rows(const struct shard *s, const struct stage_limits *limits)
 {
-	return s->last_stage ? max_of(limits->sequences, 1) : 0;
+	return s->last_stage ? max_of(limits->choices, 1) : 0;
 }
 
 /* One list of buffers drives both the size and the allocation: each(arg, pointer's place, bytes). */

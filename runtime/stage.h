@@ -1,6 +1,7 @@
 /* A stage: the layers that one rank holds (its part of each), the KV pools beside them, and the forward pass over them.
  *
- * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part, stage_step.c looks at the clock. Nothing is allocated in a step. */
+ * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part, stage_step.c looks at the clock,
+ * stage_border.c sends rows from stage to stage. Nothing is allocated in a step. */
 #ifndef SHARDRUN_RUNTIME_STAGE_H
 #define SHARDRUN_RUNTIME_STAGE_H
 
@@ -18,6 +19,7 @@
 struct stage_limits {
 	int64_t step_tokens;      /* most tokens of one replica in one step */
 	int64_t sequences;        /* most slices of one replica in one step */
+	int64_t choices;          /* most tokens chosen in one replica's step; the same, unless drafts make it more */
 	int64_t context;          /* most tokens of one sequence */
 	int in_flight;            /* most steps of a replica under way */
 	int64_t n_pages;          /* KV pages, the same number on every rank of a replica */
@@ -90,7 +92,7 @@ struct stage {
 	int64_t logits_rows;               /* room, in rows */
 	int64_t *picked;                   /* (logits_rows): the rows of x that logits are wanted of */
 	struct choosing *choosing;         /* (threads, logits_rows) */
-	uint64_t *digests, *best_keys;     /* (sequences): of the logits of each row that samples */
+	uint64_t *digests, *best_keys;     /* (logits_rows): of the logits of each row that samples */
 	struct experts_room *experts;      /* see experts.c; NULL when dense */
 };
 
@@ -111,11 +113,14 @@ enum err stage_open(struct stage *s);
 enum err stage_close(struct stage *s);
 /* COLLECTIVE over the replica's stage, and over all replicas when experts are spread over them. Other stages work on other steps
  * meanwhile, all in the same order. Works on this replica's slices of the step. On the last stage *out gets
- * a result per slice that samples, in order, the same on all tp ranks; else none. all_logits: NULL, or room for
+ * a result per choice, in order, the same on all tp ranks; else none. all_logits: NULL, or room for
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
 enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 
-/* --- between stage.c, forward.c, stage_step.c and experts.c --- */
+/* --- between stage.c, forward.c, stage_step.c, stage_border.c and experts.c --- */
+/* Rows to the next stage, and from the one before; the first and the last stage have no such neighbour. */
+enum err stage_send_on(struct stage *s);
+enum err stage_receive(struct stage *s);
 /* What stage_step does, whose time it takes. */
 enum err stage_forward(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 /* Rows of the stage before were waited for since then. */

@@ -128,15 +128,15 @@ enum err step_bcast(struct step *s, struct comm *c, int root)
 
 /* --- results --- */
 
-uint64_t step_results_bytes(int64_t sequences)
+uint64_t step_results_bytes(int64_t choices)
 {
-	return (uint64_t)sequences * (sizeof(struct step_result) + sizeof(struct sample_logprobs));
+	return (uint64_t)choices * (sizeof(struct step_result) + sizeof(struct sample_logprobs));
 }
 
-enum err step_results_create(int64_t sequences, struct step_results *out)
+enum err step_results_create(int64_t choices, struct step_results *out)
 {
-	TRY(MEM_NEW((size_t)sequences, struct step_result, &out->of));
-	return MEM_NEW((size_t)sequences, struct sample_logprobs, &out->logprobs);
+	TRY(MEM_NEW((size_t)choices, struct step_result, &out->of));
+	return MEM_NEW((size_t)choices, struct sample_logprobs, &out->logprobs);
 }
 
 void step_results_free(struct step_results *r)
@@ -151,9 +151,9 @@ void step_results_expect(const struct step *s, int replica, int32_t *n, int32_t 
 	*n = *n_logprobs = 0;
 	for (int32_t i = 0; i < s->n_slices; i++) {
 		const struct slice *sl = &s->slices[i];
-		if (sl->replica != replica || !(sl->flags & SLICE_SAMPLE))
+		if (sl->replica != replica)
 			continue;
-		++*n;
-		*n_logprobs += sl->sample.logprobs > 0;
+		*n += slice_choices(sl);
+		*n_logprobs += sl->sample.logprobs > 0 ? slice_choices(sl) : 0;
 	}
 }

@@ -22,6 +22,7 @@ struct bits_run {
 	int64_t step_tokens, sequences, new_tokens;
 	int64_t context;                     /* 0: 256 */
 	int64_t pages;                       /* of the KV cache; 0: enough for all */
+	int speculates;
 	enum kv_type kv_type;
 	enum arithmetic arithmetic;
 	const char *isa;
@@ -96,6 +97,7 @@ static inline enum err bits_body(struct comm *world, void *arg)
 	wish.plan.sequences = b->sequences ? b->sequences : 4;
 	wish.plan.context = b->context ? b->context : 256;
 	wish.plan.useful_pages = b->pages;
+	wish.plan.speculates = b->speculates;
 	wish.plan.kv_type = b->kv_type;
 	wish.plan.arithmetic = b->arithmetic;
 	enum err e = place_invent(&j->cluster, b->ranks, 0, &place);

@@ -29,7 +29,7 @@ struct job {
 	int ranks;
 	int64_t pages, sequences, step_tokens;
 	const struct request *requests;
-	int n, poisoned;
+	int n, poisoned, speculates;
 	struct cluster cluster;
 	struct answer answers[MOST_ANSWERS];   /* out: the caller's to free */
 	int n_answers;
@@ -56,7 +56,7 @@ static enum err body(struct comm *world, void *arg)
 	struct generation g = { 0 };
 	struct session_wish wish = { .model_path = j->model, .isa = "auto" };
 	wish.plan = (struct plan_wish){ .layout = j->layout, .threads = 1, .step_tokens = j->step_tokens, .sequences = j->sequences,
-					.context = CONTEXT, .useful_pages = j->pages };
+					.context = CONTEXT, .useful_pages = j->pages, .speculates = j->speculates };
 	enum err e = place_invent(&j->cluster, j->ranks, 0, &place);
 	if (!e)
 		e = session_create(world, &wish, &place, &s);
@@ -149,18 +149,24 @@ static const struct { struct layout layout; int ranks; int64_t step_tokens; } la
 	{ { .tp = 2, .pp = 1, .dp = 2 }, 4, 29 },
 };
 
+/* Also with guesses from the text, of which no answer alone has any. */
 static void compare(const struct set *s, const char *model, int poisoned, const struct job *alone, struct schedule_counts *sums)
 {
-	for (size_t c = 0; c < sizeof layouts / sizeof *layouts; c++) {
+	for (size_t i = 0; i < 2 * (sizeof layouts / sizeof *layouts); i++) {
+		size_t c = i / 2;
 		struct job j = { .model = model, .layout = layouts[c].layout, .ranks = layouts[c].ranks, .pages = 7, .sequences = 6,
-				 .step_tokens = layouts[c].step_tokens, .requests = s->r, .n = N, .poisoned = poisoned };
+				 .step_tokens = layouts[c].step_tokens, .requests = s->r, .n = N, .poisoned = poisoned,
+				 .speculates = i % 2 };
 		run(&j);
 		CU_ASSERT_EQUAL_FATAL(j.n_answers, alone->n_answers);
-		for (int i = 0; i < j.n_answers; i++) {
-			if (!same(&j.answers[i], &alone->answers[i]))
-				fprintf(stderr, "case %zu: answer %d is another\n", c, i);
-			CU_ASSERT(same(&j.answers[i], &alone->answers[i]));
+		for (int k = 0; k < j.n_answers; k++) {
+			if (!same(&j.answers[k], &alone->answers[k]))
+				fprintf(stderr, "case %zu%s: answer %d is another\n", c, i % 2 ? " with guesses" : "", k);
+			CU_ASSERT(same(&j.answers[k], &alone->answers[k]));
 		}
+		CU_ASSERT_EQUAL(j.counts.drafted > 0, i % 2);
+		sums->drafted += j.counts.drafted;
+		sums->accepted += j.counts.accepted;
 		sums->shared_tokens += j.counts.shared_tokens;
 		sums->put_back += j.counts.put_back;
 		end_job(&j);
@@ -178,8 +184,36 @@ TEST(every_answer_is_the_one_it_gets_alone)
 	compare(&s, MODELS "llama-tied", 0, &alone, &sums);
 	for (int i = 0; i < alone.n_answers; i++)
 		stopped += alone.answers[i].finish == FINISH_STOP;
-	printf("%lld tokens shared, %lld put back, %d stopped  ", (long long)sums.shared_tokens, (long long)sums.put_back, stopped);
+	printf("%lld tokens shared, %lld put back, %d stopped, %lld drafted, %lld accepted  ", (long long)sums.shared_tokens,
+	       (long long)sums.put_back, stopped, (long long)sums.drafted, (long long)sums.accepted);
 	CU_ASSERT(sums.shared_tokens > 500 && sums.put_back > 10 && stopped > 2 && stopped < alone.n_answers);
+	end_job(&alone);
+}
+
+/* Requests that may be guessed for: biases, bans and log-probabilities stay. */
+TEST(guesses_change_nothing_of_an_answer)
+{
+	static struct set s;
+	static struct job alone;
+	struct schedule_counts sums = { 0 };
+	int stopped = 0;
+	make(&s);
+	for (int i = 0; i < N; i++) {
+		struct request *r = &s.r[i];
+		r->repetition_penalty = r->frequency_penalty = r->presence_penalty = 0;
+		r->mask = NULL;
+		r->min_tokens = i % 2 ? 9 : 0;
+		r->sample.logprobs = 1 + i % 4;
+		r->sample.temperature *= 0.4f;
+		for (int64_t k = 7 + i % 3; k < r->n_prompt; k++)
+			s.prompts[i][k] = s.prompts[i][k - 7 + i % 3];
+	}
+	get_alone(&s, MODELS "llama-tied", 0, &alone);
+	compare(&s, MODELS "llama-tied", 0, &alone, &sums);
+	for (int i = 0; i < alone.n_answers; i++)
+		stopped += alone.answers[i].finish == FINISH_STOP;
+	printf("%d stopped, %lld drafted, %lld accepted  ", stopped, (long long)sums.drafted, (long long)sums.accepted);
+	CU_ASSERT(stopped > 2 && stopped < alone.n_answers && sums.accepted > 500);
 	end_job(&alone);
 }
 
@@ -324,6 +358,6 @@ TEST(greedy_answers_are_those_of_transformers)
 	json_decref(list);
 }
 
-TEST_MAIN("sampling in all layouts", CASE(every_answer_is_the_one_it_gets_alone),
+TEST_MAIN("sampling in all layouts", CASE(every_answer_is_the_one_it_gets_alone), CASE(guesses_change_nothing_of_an_answer),
 	  CASE(logits_that_are_no_numbers_end_their_request_alone), CASE(options_do_what_they_say),
 	  CASE(greedy_answers_are_those_of_transformers))

@@ -1,10 +1,12 @@
 /* The scheduler under random traces: requests of random lengths, many of them alike in the beginning, arrive and are
  * cancelled at random times, with several steps in flight. Beside it stands a cache that knows for every place of every
  * page which beginning it was computed for: a step must find there, for each of its sequences, exactly that sequence's tokens. The
- * token that is chosen follows from the beginning alone, so each answer is known before. And there stand the tables of the ranks that
- * choose, which must know all of a sequence's tokens whenever its penalties need them. */
+ * token that is chosen follows from the beginning alone, so each answer is known before; some answers repeat themselves, so that drafts
+ * come true. And there stand the tables of the ranks that choose, which must know all of a sequence's tokens whenever its penalties
+ * need them. */
 #include "base/mem.h"
 #include "runtime/kernels.h"
+#include "runtime/ngram.h"
 #include "runtime/schedule.h"
 #include "tests/test.h"
 
@@ -20,6 +22,7 @@ struct follow {
 	struct request r;
 	int32_t tokens[MAX_CONTEXT + 1], answer[MAX_CONTEXT], room[MAX_CONTEXT];
 	int64_t want, made;              /* answer tokens: that it must get, that it has */
+	int repeats;                     /* a token follows from the one before alone */
 	int cancelled, finished;
 	int flying;                      /* in how many steps */
 	int32_t number;
@@ -37,6 +40,9 @@ struct trace {
 	struct { int32_t tokens[MAX_CONTEXT + 1]; int n; } told[MAX_REPLICAS][MAX_SEQUENCES];    /* what is counted in each slot */
 	uint64_t random;
 };
+
+/* Counts over all traces, so that the test knows that it tested something. */
+static struct { int64_t shared, copies, put_back, cancelled, done, drafted, accepted, draft_pages; } seen;
 
 static uint64_t mix(uint64_t z)      /* SplitMix64's */
 {
@@ -58,8 +64,9 @@ static void foresee(struct follow *f, int64_t most)
 	for (int64_t i = 0; i < n; i++)
 		h = longer(h, f->tokens[i]);
 	for (f->want = 0; f->want < most; h = longer(h, f->tokens[n + f->want - 1])) {
-		f->tokens[n + f->want] = (int32_t)(h % WORDS);
-		f->answer[f->want++] = (int32_t)(h % WORDS);
+		uint64_t from = f->repeats ? mix((uint64_t)f->tokens[n + f->want - 1]) >> 7 : h;
+		f->tokens[n + f->want] = (int32_t)(from % WORDS);
+		f->answer[f->want++] = (int32_t)(from % WORDS);
 		if (h >> 32 & 1 && (h >> 40) % 40 == 0)
 			return;
 	}
@@ -72,7 +79,7 @@ static void arrive(struct trace *t)
 {
 	struct follow *f = &t->f[t->n];
 	int32_t *prompt = f->room, number = -1;
-	*f = (struct follow){ .number = -1 };
+	*f = (struct follow){ .number = -1, .repeats = (int)draw(t, 2) };
 	int64_t n = 1 + draw(t, draw(t, 3) ? 60 : MAX_CONTEXT), alike = draw(t, n + 1), base = draw(t, BASES);
 	f->r = (struct request){ .n_prompt = n, .max_tokens = 1 + draw(t, draw(t, 3) ? 40 : 2 * MAX_CONTEXT),
 				 .answer = f->answer, .priority = draw(t, 5) ? 0 : (int)draw(t, 3) - 1 };
@@ -116,6 +123,10 @@ static void check_extra(struct trace *t, const struct step *step, const struct s
 		return;
 	if (sl->n_extra)
 		CHECK_OK(adjust_unpack(step->extra + sl->first_extra, sl->n_extra, &a));
+	if (sl->n_drafts) {
+		CU_ASSERT(!adjust_counts(&a) && !a.n_mask);
+		CU_ASSERT((f->made < r->min_tokens) == (f->made + sl->n_drafts < r->min_tokens) || !r->n_stop_tokens);
+	}
 	CU_ASSERT(a.n_biases == r->n_biases && a.n_banned == (f->made < r->min_tokens ? r->n_stop_tokens : 0));
 	CU_ASSERT_EQUAL(a.n_mask, r->mask ? t->l.mask_words : 0);
 	CU_ASSERT(a.n_mask == 0 || a.mask[0] == mask[0]);
@@ -144,20 +155,21 @@ static void work_on(struct trace *t, const struct step *step, const struct slice
 	CU_ASSERT_FATAL(sl->replica >= 0 && sl->replica < t->l.n_replicas);
 	struct follow *f = &t->f[t->of_number[sl->sequence]];
 	const int32_t *pages = step->pages + sl->first_page, *tokens = step->tokens + sl->first_token;
-	int64_t known = f->r.n_prompt + f->made, end = sl->pos + sl->n_tokens;
+	int64_t known = f->r.n_prompt + f->made, end = sl->pos + sl->n_tokens, right_end = end - sl->n_drafts;
 	uint64_t h = 1;
-	CU_ASSERT(!f->finished && sl->n_tokens >= 1 && end <= known);
+	CU_ASSERT(!f->finished && sl->n_drafts >= 0 && right_end > sl->pos && right_end <= known);
 	f->flying++;
 	if (sl->flags & SLICE_ANSWERS)
-		CU_ASSERT(f->flying == 1 && f->made > 0 && sl->n_tokens == 1 && sl->flags & SLICE_SAMPLE);
+		CU_ASSERT(f->flying == 1 && f->made > 0 && right_end == sl->pos + 1 && sl->flags & SLICE_SAMPLE);
+	CU_ASSERT(sl->n_drafts == 0 || (sl->flags & SLICE_ANSWERS && f->made + sl->n_drafts < f->r.max_tokens && end < t->l.context));
 	CU_ASSERT_EQUAL_FATAL(sl->n_pages, pages_of(end));
-	CU_ASSERT_EQUAL(sl->flags & ~SLICE_ANSWERS, end == known ? SLICE_SAMPLE : 0);
+	CU_ASSERT_EQUAL(sl->flags & ~SLICE_ANSWERS, right_end == known ? SLICE_SAMPLE : 0);
 	check_extra(t, step, sl);
-	CU_ASSERT(!memcmp(tokens, f->tokens + sl->pos, (size_t)sl->n_tokens * sizeof *tokens));
+	CU_ASSERT(!memcmp(tokens, f->tokens + sl->pos, (size_t)(right_end - sl->pos) * sizeof *tokens));
 	for (int64_t i = 0; i < end; i++) {
 		CU_ASSERT_FATAL(pages[i / 32] >= 0 && pages[i / 32] < t->l.n_pages);
 		uint64_t *place = &t->cache[sl->replica][pages[i / 32]][i % 32];
-		h = longer(h, f->tokens[i]);
+		h = longer(h, i < known ? f->tokens[i] : tokens[i - sl->pos]);
 		if (i < sl->pos)
 			CU_ASSERT_EQUAL(*place, h);
 		*place = h;
@@ -167,7 +179,7 @@ static void work_on(struct trace *t, const struct step *step, const struct slice
 /* Places that slices of one step write are read by none other of it, but after the whole step's writes. */
 static void run_step(struct trace *t, const struct step *step)
 {
-	int64_t tokens[MAX_REPLICAS] = { 0 }, slices[MAX_REPLICAS] = { 0 };
+	int64_t tokens[MAX_REPLICAS] = { 0 }, slices[MAX_REPLICAS] = { 0 }, drafts[MAX_REPLICAS] = { 0 };
 	for (int32_t i = 0; i < step->n_copies; i++) {
 		const struct page_copy *c = &step->copies[i];
 		memcpy(t->cache[c->replica][c->to], t->cache[c->replica][c->from], sizeof t->cache[c->replica][c->to]);
@@ -175,10 +187,40 @@ static void run_step(struct trace *t, const struct step *step)
 	for (int32_t i = 0; i < step->n_slices; i++) {
 		work_on(t, step, &step->slices[i]);
 		tokens[step->slices[i].replica] += step->slices[i].n_tokens;
+		drafts[step->slices[i].replica] += step->slices[i].n_drafts;
 		slices[step->slices[i].replica]++;
 	}
-	for (int r = 0; r < t->l.n_replicas; r++)
+	for (int r = 0; r < t->l.n_replicas; r++) {
 		CU_ASSERT(tokens[r] <= t->l.step_tokens && slices[r] <= t->l.sequences);
+		CU_ASSERT(drafts[r] == 0 || (tokens[r] <= t->l.draft_rows && tokens[r] == slices[r] + drafts[r]));
+	}
+}
+
+/* A choice of a slice: gives 1 when the next one is right, too. */
+static int take(struct trace *t, const struct slice *sl, int32_t draft)
+{
+	struct follow *f = &t->f[t->of_number[sl->sequence]];
+	int32_t token = f->tokens[f->r.n_prompt + f->made];
+	CU_ASSERT(f->cancelled || schedule_room(t->s, sl->sequence) >= f->want - f->made);
+	if (!f->cancelled)
+		f->finished = ends(f, ++f->made);
+	schedule_token(t->s, sl->sequence, token, !f->finished);
+	CHECK_OK(schedule_check(t->s));
+	return !f->finished && token == draft;
+}
+
+/* Drafts take no page for which one is put back then. */
+static void check_draft_pages(struct trace *t, const struct step *step, int64_t put_back_before)
+{
+	struct schedule_counts counts;
+	int64_t n = 0;
+	schedule_count(t->s, &counts);
+	for (int32_t i = 0; i < step->n_slices; i++) {
+		int64_t end = step->slices[i].pos + step->slices[i].n_tokens;
+		n += pages_of(end) > pages_of(end - step->slices[i].n_drafts);
+	}
+	CU_ASSERT(n == 0 || t->l.n_replicas > 1 || counts.put_back == put_back_before);
+	seen.draft_pages += n;
 }
 
 /* The oldest step under way comes back. */
@@ -193,12 +235,10 @@ static void land(struct trace *t)
 		f->finished |= f->cancelled && f->flying == 0;
 		if (!(sl->flags & SLICE_SAMPLE))
 			continue;
-		int32_t token = f->tokens[f->r.n_prompt + f->made];
-		CU_ASSERT(f->cancelled || schedule_room(t->s, sl->sequence) >= f->want - f->made);
-		if (!f->cancelled)
-			f->finished = ends(f, ++f->made);
-		schedule_token(t->s, sl->sequence, token, !f->finished);
-		CHECK_OK(schedule_check(t->s));
+		const int32_t *drafts = step->tokens + slice_first_draft(sl);
+		int32_t n = 0;
+		while (take(t, sl, n < sl->n_drafts ? drafts[n] : -1))
+			n++;
 	}
 	for (int i = 0; i + 1 < t->n_flying; i++)
 		t->steps[i] = t->steps[i + 1];
@@ -220,7 +260,8 @@ static void begin(struct trace *t)
 {
 	t->l = (struct schedule_limits){ .n_replicas = 1 + (int)draw(t, MAX_REPLICAS), .n_pages = 1 + draw(t, MAX_PAGES),
 					 .sequences = 1 + draw(t, MAX_SEQUENCES), .context = 2 + draw(t, MAX_CONTEXT - 1),
-					 .in_flight = (int)draw(t, MAX_FLIGHT + 1), .mask_words = draw(t, MAX_MASK + 1) };
+					 .in_flight = (int)draw(t, MAX_FLIGHT + 1), .mask_words = draw(t, MAX_MASK + 1),
+					 .draft_rows = draw(t, 3) ? draw(t, 2 * NGRAM_MOST_DRAFTS) : 0 };
 	t->l.step_tokens = t->l.sequences + draw(t, 60);
 	int64_t slices = t->l.sequences * t->l.n_replicas, extra = t->l.context + t->l.mask_words + adjust_most_ints();   /* the least */
 	for (int b = 0; b < BASES; b++)
@@ -244,9 +285,6 @@ static void end(struct trace *t)
 	mem_free(t->f);
 }
 
-/* Counts over all traces, so that the test knows that it tested something. */
-static struct { int64_t shared, copies, put_back, cancelled, done; } seen;
-
 static void play(uint64_t seed)
 {
 	struct trace t = { .random = seed };
@@ -261,8 +299,10 @@ static void play(uint64_t seed)
 		while (t.n_flying == flight || (t.n_flying && draw(&t, 2)))
 			land(&t);
 		CHECK_OK(schedule_check(t.s));
+		schedule_count(t.s, &counts);
 		schedule_next(t.s, 0, t.l.n_replicas, t.steps[t.n_flying]);
 		CHECK_OK(schedule_check(t.s));
+		check_draft_pages(&t, t.steps[t.n_flying], counts.put_back);
 		seen.copies += t.steps[t.n_flying]->n_copies;
 		if (t.steps[t.n_flying]->n_slices) {
 			run_step(&t, t.steps[t.n_flying++]);
@@ -285,6 +325,9 @@ static void play(uint64_t seed)
 	CU_ASSERT(counts.running == 0 && counts.waiting == 0 && counts.free_pages == t.l.n_pages * t.l.n_replicas);
 	seen.shared += counts.shared_tokens;
 	seen.put_back += counts.put_back;
+	CU_ASSERT(counts.accepted <= counts.drafted && counts.draft_slices <= counts.drafted);
+	seen.drafted += counts.drafted;
+	seen.accepted += counts.accepted;
 	end(&t);
 }
 
@@ -292,9 +335,11 @@ TEST(random_traces_give_every_request_its_own_answer)
 {
 	for (uint64_t seed = 1; seed <= 1000; seed++)
 		play(seed);
-	printf("%lld answers, %lld cancelled, %lld put back, %lld tokens shared, %lld pages copied  ", (long long)seen.done,
-	       (long long)seen.cancelled, (long long)seen.put_back, (long long)seen.shared, (long long)seen.copies);
+	printf("%lld answers, %lld cancelled, %lld put back, %lld tokens shared, %lld pages copied, %lld drafted, %lld accepted  ",
+	       (long long)seen.done, (long long)seen.cancelled, (long long)seen.put_back, (long long)seen.shared, (long long)seen.copies,
+	       (long long)seen.drafted, (long long)seen.accepted);
 	CU_ASSERT(seen.done > 1000 && seen.cancelled > 1000 && seen.put_back > 100 && seen.shared > 1000 && seen.copies > 1000);
+	CU_ASSERT(seen.drafted > 10000 && seen.accepted > 1000 && seen.accepted < seen.drafted && seen.draft_pages > 1000);
 }
 
 /* --- single traits --- */

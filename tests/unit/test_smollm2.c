@@ -74,6 +74,40 @@ TEST(uneven_layouts_give_the_bits_of_one_rank)
 		CU_ASSERT_EQUAL(smollm2_differs(cases[i].tp, cases[i].pp, cases[i].threads, cases[i].step, cases[i].together), 0);
 }
 
+/* Prompts that say something twice, greedy and sampled. */
+TEST(guesses_change_no_bit)
+{
+	static const struct { struct layout layout; int ranks, sampled; } cases[] = {
+		{ { .tp = 1, .pp = 1, .dp = 1 }, 1, 0 }, { { .tp = 2, .pp = 2, .dp = 1 }, 4, 0 }, { { .tp = 2, .pp = 1, .dp = 1 }, 2, 1 } };
+	static struct bits_prompt twice[2];
+	static struct bits_result off, on;
+	struct bits_run b = smollm2_base();
+	int64_t accepted = 0;
+	for (int i = 0; i < 2; i++) {
+		int n = smollm2_prompts[i].n < SMOLLM2_LONG ? smollm2_prompts[i].n : SMOLLM2_LONG;
+		for (int k = 0; k < 2 * n; k++)
+			twice[i].ids[k] = smollm2_prompts[i].ids[k % n];
+		twice[i].n = 2 * n;
+	}
+	b.prompts = twice;
+	b.new_tokens = 24;
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		b.temperature = cases[i].sampled ? 0.5f : 0;
+		if (i == 0 || cases[i].sampled != cases[i - 1].sampled)
+			CHECK_OK(bits_run(&b, &off));
+		struct bits_run guessing = b;
+		guessing.layout = cases[i].layout;
+		guessing.ranks = cases[i].ranks;
+		guessing.sequences = 2;
+		guessing.speculates = 1;
+		CHECK_OK(bits_run(&guessing, &on));
+		CU_ASSERT(!memcmp(on.digest, off.digest, sizeof on.digest) && !memcmp(on.tokens, off.tokens, sizeof on.tokens));
+		printf("%lld of %lld  ", (long long)on.counts.accepted, (long long)on.counts.drafted);
+		accepted += on.counts.accepted;
+	}
+	CU_ASSERT(accepted >= 20);
+}
+
 /* 1536 columns are fewer than 16 runs of 128: they are cut into 8. */
 TEST(a_narrow_ffn_has_eight_runs)
 {
@@ -86,4 +120,4 @@ TEST(a_narrow_ffn_has_eight_runs)
 }
 
 SMOLLM2_MAIN("SmolLM2", CASE(a_narrow_ffn_has_eight_runs), CASE(logits_are_those_of_transformers_and_the_text_goes_on_with_paris),
-	     CASE(uneven_layouts_give_the_bits_of_one_rank))
+	     CASE(uneven_layouts_give_the_bits_of_one_rank), CASE(guesses_change_no_bit))
