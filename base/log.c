@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 static enum log_level max_level = LOG_INFO;
 static int my_rank;
+static volatile sig_atomic_t has_status;      /* a status line stands at the foot of the terminal */
 static char my_prefix[160];
 static const char *const level_names[] = { "error", "warning", "info", "debug" };
 
@@ -39,6 +41,8 @@ void log_line(int root_only, enum log_level level, const char *format, ...)
 	if (size > sizeof line - 2)
 		size = sizeof line - 2;
 	line[size++] = '\n';
+	if (has_status)
+		log_status(NULL);
 	fwrite(line, 1, size, stderr);   /* one write, so that lines of several ranks do not mix */
 }
 
@@ -47,6 +51,17 @@ static int someone_watches(void)
 {
 	const char *told = getenv("SHARDRUN_PROGRESS");
 	return told && *told ? !strcmp(told, "1") : isatty(STDERR_FILENO);
+}
+
+int log_status_is_shown(void) { return my_rank == 0 && max_level >= LOG_INFO && someone_watches(); }
+
+void log_status(const char *text)
+{
+	if (text ? !log_status_is_shown() : !has_status)
+		return;
+	has_status = text != NULL;
+	fprintf(stderr, "\r%s\033[K", text ? text : "");
+	fflush(stderr);
 }
 
 void progress_start(struct progress *p, const char *label, double total, int visible)

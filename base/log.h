@@ -13,6 +13,11 @@ void log_line(int root_only, enum log_level level, const char *format, ...) __at
 #define LOG_ROOT(level, ...) log_line(1, LOG_##level, __VA_ARGS__)
 #define LOG_RANK(level, ...) log_line(0, LOG_##level, __VA_ARGS__)
 
+/* A line at the foot of a terminal that changes: it goes where another line is written, until it is drawn again; NULL takes it away.
+ * Shown by the root when someone watches (see below) and infos are. For the thread that does the work. */
+void log_status(const char *text);
+int log_status_is_shown(void);
+
 /* A progress bar on stderr; draws nothing when `visible` is 0, or stderr is no terminal and SHARDRUN_PROGRESS is not 1.
  * total in bytes. */
 struct progress {

@@ -16,6 +16,7 @@ struct choice {
 	struct stop_text stop;
 	struct held held;            /* where the line has a format */
 	int is_over;                 /* its document is whole, with the last token */
+	long long first_us;          /* when its first token came; 0: not yet */
 };
 
 struct line {
@@ -24,6 +25,7 @@ struct line {
 	struct token_bias *biases;
 	int64_t left;                /* answers that are not done */
 	int dropped;
+	long long came_us;           /* when the engine got the first of its answers; 0: not yet */
 	const char *fault_code;      /* NULL: none */
 	char fault[sizeof ((struct batch_request *)0)->fault];
 	struct choice *choices;      /* (n) */
@@ -77,6 +79,8 @@ static void fail(struct batch_work *w, enum err e)
 static enum err append(struct batch_work *w, uint64_t line, int fault)
 {
 	TRY(w->text.error);
+	w->done++;
+	w->faults += fault;
 	return journal_append(w->journal, line, bytes_text(&w->text), w->text.size, fault, clock_us());
 }
 
@@ -386,6 +390,27 @@ static void drop_all_siblings(struct batch_work *w)
 
 /* --- the engine's calls --- */
 
+/* There is nothing to do, or something again. */
+static void count_idle(struct batch_work *w, int is_idle)
+{
+	if (is_idle == (w->idle_since_us != 0))
+		return;
+	long long now = clock_us();
+	w->idle_us += is_idle ? 0 : now - w->idle_since_us;
+	w->idle_since_us = is_idle ? now : 0;
+}
+
+/* An answer as the timings want it. */
+static void count_answer(struct batch_work *w, const struct line *l, const struct choice *c)
+{
+	struct timed_answer t = { .came_us = l->came_us, .first_us = c->first_us, .ended_us = clock_us(), .n_prompt = l->prompt.n,
+				  .n_tokens = c->a.n_tokens };
+	if (l->dropped)
+		return;
+	timed_answer_name(&t, l->r.custom_id ? l->r.custom_id : "");
+	timings_add(&w->timings, &t);
+}
+
 static enum engine_next next(void *arg, struct request *r)
 {
 	struct batch_work *w = arg;
@@ -395,17 +420,21 @@ static enum engine_next next(void *arg, struct request *r)
 		return ENGINE_REQUEST;
 	}
 	while (!l && !w->ended && !w->error) {
-		if (!batch_input_ready(w->input))
+		if (!batch_input_ready(w->input)) {
+			count_idle(w, w->running == 0);
 			return ENGINE_NONE_NOW;
+		}
 		fail(w, read_line(w, &l));
 		if (!l)
 			fail(w, journal_tick(w->journal, clock_us()));
 	}
+	count_idle(w, 0);
 	if (!l)
 		return w->unhanded && !w->error ? ENGINE_NONE_NOW : ENGINE_NO_MORE;
 	make_request(w, l, r);
 	w->unhanded += l->format && l->handed < l->n;
 	w->running++;
+	l->came_us = clock_us();
 	return ENGINE_REQUEST;
 }
 
@@ -427,6 +456,8 @@ static int token(void *arg, const struct answer *a, int32_t id)
 	struct choice *c = &l->choices[a->choice];
 	int is_over = l->format && hold_on(w, l, c, a, id);
 	w->tokens++;
+	if (!c->first_us)
+		c->first_us = clock_us();
 	if (a->finish == FINISH_STOP)   /* a stop token has no text */
 		return 0;
 	bytes_clear(&w->text);
@@ -464,6 +495,7 @@ static void done(void *arg, struct answer *a)
 	a->tokens = NULL;
 	a->logprobs = NULL;
 	a->error = NULL;
+	count_answer(w, l, c);
 	if (--l->left == 0)
 		end_line(w, l);
 }
@@ -498,6 +530,7 @@ void batch_work_free(struct batch_work *w)
 
 enum err batch_work_end(struct batch_work *w)
 {
+	count_idle(w, 0);
 	if (!w->error)
 		return journal_commit(w->journal, clock_us());
 	err_restore(&w->record);

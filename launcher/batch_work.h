@@ -14,6 +14,7 @@
 #include "launcher/batch_input.h"
 #include "launcher/batch_output.h"
 #include "launcher/journal.h"
+#include "launcher/timings.h"
 #include "launcher/wishes.h"
 #include "runtime/engine.h"
 #include "runtime/template.h"
@@ -40,6 +41,9 @@ struct batch_work {
 	int ended;                            /* the input has */
 	int64_t running, dropped;             /* lines */
 	int64_t tokens;                       /* of all answers, in this run */
+	int64_t done, faults;                 /* lines that got their result in this run; of them, those with an error */
+	long long idle_since_us, idle_us;     /* nothing runs and the input has nothing: since when (0: not now), and in all */
+	struct timings timings;
 	enum err error;                       /* ends the batch */
 	struct err_record record;             /* its sentence */
 	struct bytes text;                    /* room */

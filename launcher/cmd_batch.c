@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/batch_work.h"
+#include "launcher/observe.h"
+#include "launcher/progress.h"
 #include "parallel/watch.h"
 
 #include <limits.h>
@@ -17,8 +19,7 @@
 #include <unistd.h>
 
 enum { COMMIT_REST = 50,        /* a commit, in which no step begins, takes at most 2 % of the time */
-       GRACE_S = 60, MOST_MARGIN_S = 5,      /* for the last commit, before the time limit: half of the grace, at most this */
-       SAY_US = 30000000 };    /* between two lines of progress */
+       GRACE_S = 60, MOST_MARGIN_S = 5 };    /* for the last commit, before the time limit: half of the grace, at most this */
 
 struct batch {
 	const struct options *o;
@@ -30,7 +31,11 @@ struct batch {
 	struct batch_work work;
 	struct bytes identity;
 	long long end_us;                 /* of the time limit, on the monotonic clock; LLONG_MAX: none */
-	long long grace_us, told_us, said_us, began_us;
+	long long grace_us, told_us, began_us;
+	long long queued_us;              /* that another run had the batch */
+	int64_t resumed, lines;           /* results that were there; lines of the input, -1: not known */
+	struct progress_state progress;
+	struct observe observe;
 };
 
 /* When a signal asked for an end; the handler can do no more. */
@@ -113,14 +118,12 @@ static enum err set_limit(struct batch *b)
 	return ERR_OK;
 }
 
-static void say_progress(struct batch *b, long long now)
+static void show_progress(struct batch *b, long long now)
 {
 	const struct batch_work *w = &b->work;
-	if (now - b->said_us < SAY_US)
-		return;
-	b->said_us = now;
-	LOG_ROOT(INFO, "batch: %llu results on disk, %lld lines at work, %.0f tokens/s", (unsigned long long)journal_counted(b->journal),
-		 (long long)w->running, (double)w->tokens / ((double)(now - b->began_us) * 1e-6));
+	struct progress_count c = { .done = b->resumed + w->done, .total = b->lines, .done_here = w->done, .running = w->running,
+				    .tokens = w->tokens };
+	progress_show(&b->progress, &c, now);
 }
 
 static struct batch_times times(void *arg)
@@ -128,7 +131,7 @@ static struct batch_times times(void *arg)
 	struct batch *b = arg;
 	long long now = clock_us();
 	struct batch_times t = { LLONG_MAX, LLONG_MAX };
-	say_progress(b, now);
+	show_progress(b, now);
 	if (told && !b->told_us) {
 		b->told_us = now;
 		LOG_ROOT(WARN, "batch: told to end; what runs has %lld s", b->grace_us / 1000000);
@@ -180,8 +183,10 @@ static enum err open_journal(struct batch *b, enum journal_state *state)
 	c.output_fd = STDOUT_FILENO;
 	c.identity = bytes_text(&b->identity);
 	TRY(journal_create(&c, &b->journal));
+	long long began = clock_us();
 	for (int said = 0;; said = 1) {
 		TRY(journal_acquire(b->journal, clock_us(), state));
+		b->queued_us = said ? clock_us() - began : 0;
 		if (*state != JOURNAL_WAITS)
 			return ERR_OK;
 		if (told)
@@ -287,28 +292,47 @@ static enum err begin_work(struct batch *b, const struct session *s)
 				  .output = { .model = model_name(b->recipe), .created = journal_created(b->journal),
 					      .fingerprint = journal_fingerprint(b->journal) } };
 	TRY(wishes_read(b->recipe, &w->wishes));
-	b->said_us = b->began_us = clock_us();
+	b->began_us = clock_us();
+	b->progress = (struct progress_state){ .began_us = b->began_us, .said_us = b->began_us };
+	b->resumed = (int64_t)journal_counted(b->journal);
+	b->lines = is_stdin(b->o) ? -1 : progress_count_lines(b->o->input);
 	if (!is_stdin(b->o) && journal_known_lines(b->journal) > 0)
 		TRY(skim(b, journal_known_lines(b->journal), &lines));
 	return batch_input_open(&c, &w->input);
 }
 
-static void summarize(const struct batch *b, const struct engine_counts *counts)
+static struct outcome outcome_of(const struct batch *b, const struct engine_counts *counts)
 {
-	double seconds = (double)(clock_us() - b->began_us) * 1e-6;
-	LOG_ROOT(INFO, "batch: %llu results, %llu of them errors; in this run %lld tokens in %.1f s, %.0f tokens/s; "
-		 "%lld tokens of prompts computed, %lld found",
-		 (unsigned long long)journal_counted(b->journal), (unsigned long long)journal_faults(b->journal),
-		 (long long)b->work.tokens, seconds, (double)b->work.tokens / seconds, (long long)counts->prefill_tokens,
-		 (long long)counts->schedule.shared_tokens);
+	const struct batch_work *w = &b->work;
+	return (struct outcome){ .requests = w->done, .errors = w->faults, .resumed = b->resumed, .prompt_tokens = counts->prefill_tokens,
+				 .shared_tokens = counts->schedule.shared_tokens, .answer_tokens = w->tokens, .steps = counts->steps,
+				 .put_back = counts->schedule.put_back, .seconds = (double)(clock_us() - b->began_us) * 1e-6,
+				 .waited_s = (double)(b->queued_us + w->idle_us) * 1e-6, .timings = &w->timings };
+}
+
+static void summarize(const struct batch *b, const struct engine_counts *counts, const struct outcome *o)
+{
+	LOG_ROOT(INFO, "batch: %lld requests, %lld of them errors; %lld results were there before, %llu are now", (long long)o->requests,
+		 (long long)o->errors, (long long)o->resumed, (unsigned long long)journal_counted(b->journal));
+	LOG_ROOT(INFO, "batch: %lld tokens of answers in %.1f s, %.1f tokens/s; %lld tokens of prompts computed, %lld found; %.1f s without "
+		 "anything to do", (long long)o->answer_tokens, o->seconds, (double)o->answer_tokens / o->seconds, (long long)o->prompt_tokens,
+		 (long long)o->shared_tokens, o->waited_s);
 	report_drafts(&counts->schedule);
 }
 
-static enum err end_work(struct batch *b, const struct engine_counts *counts)
+/* Results first, then what is said of them. */
+static enum err end_work(struct batch *b, const struct engine_counts *counts, struct outcome *o)
 {
-	TRY(batch_work_end(&b->work));
-	summarize(b, counts);
-	if (!journal_complete(b->journal))
+	enum err e = batch_work_end(&b->work);
+	int is_complete = !e && journal_complete(b->journal);
+	progress_hide();
+	o->is_cut_short = !is_complete;
+	o->state = is_complete ? "Every line of the input has its result."
+			       : "The run ended before all was done; the same command goes on with what is left.";
+	if (e)
+		return e;
+	summarize(b, counts, o);
+	if (!is_complete)
 		return ERR(REQUEUE, "time is up: %llu results are on disk; the same command goes on with the others",
 			   (unsigned long long)journal_counted(b->journal));
 	TRY(journal_finish(b->journal));
@@ -319,13 +343,24 @@ static enum err work(struct batch *b, struct session *s)
 {
 	struct engine_calls calls;
 	struct engine_counts counts = { 0 };
+	struct outcome outcome = { 0 };
 	int head = b->journal != NULL;
 	TRY(comm_agree(b->world, head ? begin_work(b, s) : ERR_OK));
+	TRY(observe_begin(&b->observe, b->o, s));
 	if (head)
 		batch_work_calls(&b->work, &calls);
 	watch_phase("batch");
 	TRY(engine_run(s, head ? &calls : NULL, head ? &counts : NULL));
-	return comm_agree(b->world, head ? end_work(b, &counts) : ERR_OK);
+	outcome = outcome_of(b, &counts);
+	enum err e = comm_agree(b->world, head ? end_work(b, &counts, &outcome) : ERR_OK);
+	struct err_record ended = *err_last();
+	enum err reported = observe_end(&b->observe, s, head ? &outcome : NULL);
+	if (!e)
+		return reported;
+	if (reported)
+		LOG_ROOT(WARN, "%s", err_sentence());
+	err_restore(&ended);
+	return e;
 }
 
 static enum err open_and_work(struct batch *b, struct job_session *js)
@@ -339,6 +374,7 @@ static enum err open_and_work(struct batch *b, struct job_session *js)
 	enum err e = job_session_open(b->world, b->o, js);
 	if (!e)
 		e = work(b, js->session);
+	observe_close(&b->observe);
 	return job_session_close(js, e);
 }
 
@@ -347,7 +383,9 @@ static enum err ask_journal(struct batch *b, int *is_done)
 {
 	enum journal_state state = JOURNAL_OURS;
 	int32_t said = 0;
-	enum err e = comm_rank(b->world) == 0 ? open_journal(b, &state) : ERR_OK;
+	enum err e = comm_rank(b->world) == 0 ? observe_check(b->o) : ERR_OK;
+	if (!e && comm_rank(b->world) == 0)
+		e = open_journal(b, &state);
 	if (!e && state == JOURNAL_DONE)
 		e = done_before(b);
 	said = state == JOURNAL_DONE;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "launcher/npy.h"
+#include "launcher/observe.h"
 #include "launcher/prompts.h"
 #include "parallel/watch.h"
 
@@ -20,6 +21,9 @@ struct run {
 	int loading;
 	struct tokenizer *tokenizer;      /* on rank 0, as the prompts */
 	struct prompts *prompts;
+	struct observe observe;
+	struct timed_answer *answers;     /* on rank 0, one for each, when a report is wanted */
+	long long began_us;
 };
 
 static void phase(void *arg, const char *name)
@@ -69,6 +73,7 @@ static enum err open_tokenizer(struct run *run, struct weights *files, const str
 static enum err read_prompts(struct run *run, const struct model *m)
 {
 	TRY(prompts_read(run->o, run->recipe, run->tokenizer, &run->prompts));
+	TRY(observe_check(run->o));
 	if (run->o->logits)   /* an empty file: what cannot be written is better known before the work than after it */
 		TRY(npy_write(run->o->logits, NULL, 0, m->n_vocab));
 	return ERR_OK;
@@ -105,6 +110,70 @@ static enum err prepare(void *arg, struct weights *files, const struct model *m,
 	plan->useful_pages = need[1];
 	plan->logits_tokens = need[2];
 	return ERR_OK;
+}
+
+/* --- the report --- */
+
+/* Notes when tokens come; then they are shown. */
+static int timed_token(void *arg, int64_t index, const struct answer *a, int32_t token)
+{
+	struct run *run = arg;
+	struct timed_answer *t = &run->answers[index];
+	t->ended_us = clock_us();
+	if (!t->first_us)
+		t->first_us = t->ended_us;
+	return prompts_token(run->prompts, index, a, token);
+}
+
+static enum err begin_report(struct run *run, struct session *s, struct generation *g)
+{
+	enum err e = ERR_OK;
+	TRY(observe_begin(&run->observe, run->o, s));
+	if (run->observe.trace && run->prompts)
+		e = MEM_NEW((size_t)run->prompts->n_answers, struct timed_answer, &run->answers);
+	TRY(comm_agree(run->world, e));
+	if (run->answers) {
+		g->token = timed_token;
+		g->arg = run;
+	}
+	run->began_us = clock_us();
+	return ERR_OK;
+}
+
+static void add_timings(const struct run *run, const struct generation *g, struct timings *t)
+{
+	for (int64_t i = 0; i < g->n_answers; i++) {
+		struct timed_answer *a = &run->answers[i];
+		a->came_us = run->began_us;
+		a->n_prompt = g->answers[i].n_prompt;
+		a->n_tokens = g->answers[i].n_tokens;
+		snprintf(a->name, sizeof a->name, "prompt %lld", (long long)(i / run->prompts->n_each) + 1);
+		timings_add(t, a);
+	}
+}
+
+static enum err end_report(struct run *run, struct session *s, const struct generation *g)
+{
+	struct timings *t = NULL;
+	struct outcome how = { .state = "All prompts have their answers.", .requests = g->n_requests, .resumed = -1,
+			       .prompt_tokens = g->prefill_tokens, .shared_tokens = g->counts.shared_tokens, .put_back = g->counts.put_back,
+			       .steps = g->steps, .seconds = (double)(clock_us() - run->began_us) * 1e-6 };
+	if (!run->observe.trace)
+		return ERR_OK;
+	enum err e = comm_agree(run->world, MEM_NEW(1, struct timings, &t));
+	if (e) {
+		mem_free(t);
+		return e;
+	}
+	if (run->answers)
+		add_timings(run, g, t);
+	for (int64_t i = 0; i < g->n_answers; i++)
+		how.errors += g->answers[i].finish == FINISH_ERROR;
+	how.answer_tokens = t->answer_tokens;
+	how.timings = t;
+	e = observe_end(&run->observe, s, run->prompts ? &how : NULL);
+	mem_free(t);
+	return e;
 }
 
 static enum err make_generation(const struct run *run, const struct session *s, struct generation *g)
@@ -149,11 +218,16 @@ static enum err run_prompts(struct run *run, struct session *s)
 	struct grid_traffic rows[GRID_TRAFFIC_ROWS];
 	enum err e = make_generation(run, s, &g);
 	TRY_OR(free_all, e, comm_agree(run->world, e));
+	TRY_OR(free_all, e, begin_report(run, s, &g));
 	watch_phase("run");
 	TRY_OR(free_all, e, session_generate(s, &g));
 	TRY_OR(free_all, e, grid_traffic(s->grid, rows));
+	enum err written = end_report(run, s, &g);
 	e = comm_agree(run->world, run->prompts ? report(run, s, &g, run->prompts, rows) : ERR_OK);
+	e = e ? e : written;
 free_all:
+	observe_close(&run->observe);
+	mem_free(run->answers);
 	answers_free(g.answers, g.n_answers);
 	mem_free(g.all_logits);
 	return e;

@@ -44,6 +44,7 @@ struct options {
 	const char *journal, *time_limit;    /* NULL: not given */
 	int unordered, strict;
 	int64_t grace_s;                     /* 0: not given */
+	const char *report, *trace;          /* run, batch: files to write; NULL: none */
 	int64_t prompt_tokens, new_tokens;   /* bench; 0: not given */
 	struct recipe_list sequences;        /* bench; n 0: not given */
 	int json, quiet, verbose;

@@ -80,21 +80,40 @@ static void count_step(struct engine *e, const struct decided *d, int64_t prompt
 	}
 }
 
+/* n_true: drafts that came true, beyond the token that each slice which samples gives. */
+static void trace_landed(struct engine *e, const struct lane *l, const struct decided *d, long long began_us, int64_t prompt, int64_t n_true)
+{
+	struct trace *t = e->s->stage->trace;
+	struct trace_span span = trace_step(d->step, l->n_landed, l->first_replica, -1);
+	int64_t n = n_true;
+	for (int32_t i = 0; i < d->step->n_slices; i++)
+		n += (d->step->slices[i].flags & SLICE_SAMPLE) != 0;
+	timeline_add(&t->timeline, TIMELINE_ANSWER, clock_us(), n);
+	timeline_add(&t->timeline, TIMELINE_PROMPT, clock_us(), prompt);
+	trace_put(t, TRACE_RESULTS, began_us, &span);
+}
+
 static void land(struct engine *e, struct lane *l)
 {
 	struct decided *d = lane_at(e, l, l->n_landed);
-	int64_t decode, prompt = count_tokens(e, d->step, &decode);
+	struct trace *t = e->s->stage->trace;
+	long long began = trace_now(t);
+	int64_t decode, n_true = 0, prompt = count_tokens(e, d->step, &decode);
 	engine_landed(e, d->step);
 	for (int i = 0; i < l->n_replicas; i++)
-		decode += take_all(e, d->step, l->first_replica + i, &d->of[i].results);
-	count_step(e, d, prompt, decode);
+		n_true += take_all(e, d->step, l->first_replica + i, &d->of[i].results);
+	count_step(e, d, prompt, decode + n_true);
+	if (t)
+		trace_landed(e, l, d, began, prompt, n_true);
 	l->n_landed++;
 }
 
 /* Steps of a lane until it has enough under way, or nothing that could be. */
 static enum err decide(struct engine *e, struct lane *l)
 {
+	struct trace *t = e->s->stage->trace;
 	while (l->n_decided - l->n_landed < e->s->plan.limits.in_flight) {
+		long long began = trace_now(t);
 		struct step *step = lane_at(e, l, l->n_decided)->step;
 		schedule_next(e->schedule, l->first_replica, l->n_replicas, step);
 		if (!step->n_slices)
@@ -102,6 +121,10 @@ static enum err decide(struct engine *e, struct lane *l)
 		for (int32_t i = 0; i < step->n_slices; i++)
 			e->of_number[step->slices[i].sequence]->flying++;
 		TRY(engine_launch(e, l));
+		if (t) {
+			struct trace_span span = trace_step(step, l->n_decided - 1, l->first_replica, -1);
+			trace_put(t, TRACE_DECIDE, began, &span);
+		}
 	}
 	return ERR_OK;
 }
@@ -152,10 +175,22 @@ static enum err end_lanes(struct engine *e)
 
 /* --- every rank --- */
 
+/* The first replica of this rank's lane. */
+static int lane_of(const struct engine *e)
+{
+	int n = e->s->plan.lane_replicas;
+	return e->s->grid->me.dp / n * n;
+}
+
 static enum err work_on_next(struct engine *e, int *is_last)
 {
 	struct flight *f;
+	struct trace *t = e->s->stage->trace;
+	long long began = trace_now(t);
 	TRY(engine_receive(e, &f));
+	if (t)
+		t->now = trace_step(f->step, e->n_worked, lane_of(e), e->s->grid->me.dp);
+	trace_end(t, TRACE_WAIT_STEP, began);
 	*is_last = f->step->last;
 	if (*is_last)
 		return ERR_OK;

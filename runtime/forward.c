@@ -136,82 +136,6 @@ static enum err begin(struct stage *s)
 	return comm_allreduce(s->grid->axis[AXIS_TP], s->x, (size_t)(s->n_rows * s->m->n_embd), COMM_U32, COMM_SUM);
 }
 
-/* This rank's part of what crosses a border between stages, in items of x: a byte crosses the network once. */
-static struct range border_part(const struct stage *s)
-{
-	int64_t C = s->m->n_embd;
-	struct range own = stage_own_rows(s);
-	if (s->is_dealt)
-		return (struct range){ own.begin * C, own.end * C };
-	return range_part(s->n_rows * C, 1, s->grid->layout.tp, s->grid->me.tp);
-}
-
-/* Nobody waits for the next stage: the room is free again when a step has landed that was sent in_flight steps ago. */
-static enum err send_on(struct stage *s)
-{
-	struct range part = border_part(s);
-	size_t bytes = (size_t)range_size(part) * 4;
-	int64_t at = s->n_sent % s->limits.in_flight;
-	if (s->n_sent++ >= s->limits.in_flight)
-		TRY(comm_complete(&s->sent[at]));
-	memcpy(s->out[at], s->x + part.begin, bytes);
-	return comm_isend(s->grid->axis[AXIS_PP], s->grid->me.pp + 1, 0, s->out[at], bytes, &s->sent[at]);
-}
-
-static enum err expect(struct stage *s)
-{
-	return comm_irecv(s->grid->axis[AXIS_PP], s->grid->me.pp - 1, 0, s->in[s->n_received % 2], s->border_bytes, &s->coming);
-}
-
-enum err stage_open(struct stage *s)
-{
-	s->n_sent = s->n_received = 0;
-	return s->shard.first_stage ? ERR_OK : expect(s);
-}
-
-/* The receive that was begun for a step that does not come ends with an empty message. */
-enum err stage_close(struct stage *s)
-{
-	s->n_rows = 0;
-	if (!s->shard.first_stage)
-		TRY(comm_complete(&s->coming));
-	if (s->shard.last_stage)
-		return ERR_OK;
-	TRY(send_on(s));
-	for (int64_t i = s->n_sent > s->limits.in_flight ? s->n_sent - s->limits.in_flight : 0; i < s->n_sent; i++)
-		TRY(comm_complete(&s->sent[i % s->limits.in_flight]));
-	return ERR_OK;
-}
-
-enum err stage_gather_x(struct stage *s, int64_t unit)
-{
-	size_t bytes[LAYOUT_MAX_TP], offsets[LAYOUT_MAX_TP];
-	int tp = s->grid->layout.tp;
-	int64_t n = s->n_rows * s->m->n_embd;
-	if (tp == 1 || n == 0 || s->is_dealt)
-		return ERR_OK;
-	for (int t = 0; t < tp; t++) {
-		struct range r = range_part(n, unit, tp, t);
-		bytes[t] = (size_t)range_size(r) * 4;
-		offsets[t] = (size_t)r.begin * 4;
-	}
-	return comm_allgather(s->grid->axis[AXIS_TP], (char *)s->x + offsets[s->grid->me.tp], s->x, bytes, offsets);
-}
-
-/* What the stage before has sent; the next step's may come from now on. */
-static enum err receive(struct stage *s)
-{
-	struct range part = border_part(s);
-	size_t bytes = (size_t)range_size(part) * 4;
-	TRY(comm_complete(&s->coming));
-	if (s->coming.bytes != bytes)
-		return ERR(BUG, "%zu bytes come from the stage before, %zu expected", s->coming.bytes, bytes);
-	const char *from = s->in[s->n_received++ % 2];
-	TRY(expect(s));
-	memcpy(s->x + part.begin, from, bytes);
-	return stage_gather_x(s, 1);
-}
-
 /* --- products --- */
 
 int stage_reads_int8(const struct weight *w) { return w->form != PACK_ROWS && pack_bits(w->type) != 0; }
@@ -283,14 +207,6 @@ enum err stage_norm(struct stage *s, const float *weights)
 	struct range mine = stage_own_rows(s);
 	stage_run_rows(s, range_size(mine), s->m->n_embd, norm_part, &(struct region){ .s = s, .mine = mine, .norm = weights });
 	return stage_show(s, s->shows);
-}
-
-enum err stage_show(struct stage *s, unsigned arrays)
-{
-	struct range parts[LAYOUT_MAX_TP];
-	for (int t = 0; t < s->grid->layout.tp; t++)
-		parts[t] = range_part(s->n_rows, 1, s->grid->layout.tp, t);
-	return s->is_dealt ? dealt_show(s->dealt, arrays, parts) : ERR_OK;
 }
 
 /* --- attention --- */
@@ -488,13 +404,6 @@ static enum err gather_input(struct stage *s, const float *in, struct range (*pa
 			       (size_t)columns * sizeof(float));
 	}
 	return ERR_OK;
-}
-
-enum err stage_bring_sums(struct stage *s)
-{
-	if (s->is_dealt)
-		return dealt_bring(s->dealt, s->n_rows);
-	return comm_allreduce(s->grid->axis[AXIS_TP], s->acc, (size_t)(s->n_rows * (s->m->n_embd + 1)), COMM_I64, COMM_SUM);
 }
 
 void stage_settle_row(struct stage *s, int thread, int64_t b, const float *bias)
@@ -698,8 +607,28 @@ static enum err give_all_logits(struct stage *s, float *out)
 	return ERR_OK;
 }
 
-enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
+/* The layers, then rows leave or tokens are chosen. */
+static enum err work(struct stage *s, const struct step *step, int want_all, struct step_results *out, float *all_logits)
 {
+	long long began = trace_now(s->trace);
+	TRY(layers(s));
+	trace_end(s->trace, TRACE_LAYERS, began);
+	began = trace_now(s->trace);
+	if (!s->shard.last_stage) {
+		TRY(stage_send_on(s));
+		trace_end(s->trace, TRACE_SEND, began);
+		return ERR_OK;
+	}
+	if (want_all)
+		TRY(give_all_logits(s, all_logits));
+	TRY(stage_sample(s, step, out));
+	trace_end(s->trace, TRACE_SAMPLE, began);
+	return ERR_OK;
+}
+
+enum err stage_forward(struct stage *s, const struct step *step, struct step_results *out, float *all_logits)
+{
+	long long began = trace_now(s->trace);
 	int want_all = 0;
 	out->n = out->n_logprobs = 0;
 	stage_copy_pages(s, step);
@@ -708,11 +637,8 @@ enum err stage_step(struct stage *s, const struct step *step, struct step_result
 		want_all |= step->slices[i].replica == s->grid->me.dp && step->slices[i].flags & SLICE_ALL_LOGITS;
 	TRY(begin(s));
 	if (!s->shard.first_stage)
-		TRY(receive(s));
-	TRY(layers(s));
-	if (!s->shard.last_stage)
-		return send_on(s);
-	if (want_all)
-		TRY(give_all_logits(s, all_logits));
-	return stage_sample(s, step, out);
+		TRY(stage_receive(s));
+	else
+		trace_end(s->trace, TRACE_EMBED, began);
+	return work(s, step, want_all, out, all_logits);
 }

@@ -73,6 +73,7 @@ enum err session_generate(struct session *s, struct generation *g)
 	g->prefill_s = counts.prefill_s, g->prefill_tokens = counts.prefill_tokens;
 	g->decode_s = counts.decode_s, g->decode_tokens = counts.decode_tokens;
 	g->counts = counts.schedule;
+	g->steps = counts.steps;
 	if (x.error)
 		err_restore(&x.record);
 	return comm_agree(s->world, x.error);

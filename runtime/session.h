@@ -95,7 +95,7 @@ struct generation {
 	struct answer *answers;       /* request 0's n, then request 1's ..; owned by the caller: answers_free */
 	int64_t n_answers;
 	double prefill_s, decode_s;
-	int64_t prefill_tokens, decode_tokens;
+	int64_t prefill_tokens, decode_tokens, steps;
 	struct schedule_counts counts;
 };
 /* The others pass a zeroed generation. A request that can never run is an error before the first step. An error inside

@@ -1,7 +1,7 @@
 /* A stage: the layers that one rank holds (its part of each), the KV pools beside them, and the forward pass over them.
  *
- * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part, choose.c chooses tokens. Nothing is
- * allocated in a step. */
+ * stage.c makes it, forward.c walks the layers, experts.c is the mixture-of-experts part, choose.c chooses tokens, stage_step.c
+ * looks at the clock, stage_border.c sends rows from stage to stage. Nothing is allocated in a step. */
 #ifndef SHARDRUN_RUNTIME_STAGE_H
 #define SHARDRUN_RUNTIME_STAGE_H
 
@@ -13,6 +13,7 @@
 #include "runtime/load.h"
 #include "runtime/model.h"
 #include "runtime/step.h"
+#include "runtime/trace.h"
 
 /* What a rank is asked to make room for. */
 struct stage_limits {
@@ -64,6 +65,11 @@ struct stage {
 	char **out, *in[2];                /* (in_flight) and 2 rooms of border_bytes */
 	size_t border_bytes;               /* most that crosses a border, of this rank */
 
+	/* Since stage_open: steps, time in them without what was waited for, time that rows of the stage before were waited for; and
+	 * with a trace also the time in exchanges with tp ranks, which is part of busy_us. */
+	int64_t n_steps, busy_us, waiting_us, exchange_us;
+	struct trace *trace;               /* borrowed; NULL: nobody wants to know */
+
 	/* the batch of this step */
 	int64_t n_rows;
 	int is_dealt;                      /* the rows are */
@@ -111,7 +117,20 @@ enum err stage_close(struct stage *s);
  * the logits (n_tokens of the step, V) of a step whose single slice has SLICE_ALL_LOGITS: filled on the last stage's tp rank 0. */
 enum err stage_step(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
 
-/* --- between stage.c, forward.c, choose.c and experts.c --- */
+/* --- between stage.c, forward.c, choose.c, stage_step.c, stage_border.c and experts.c --- */
+/* Rows to the next stage, and from the one before; the first and the last stage have no such neighbour. */
+enum err stage_send_on(struct stage *s);
+enum err stage_receive(struct stage *s);
+/* What stage_step does, whose time it takes. */
+enum err stage_forward(struct stage *s, const struct step *step, struct step_results *out, float *all_logits);
+/* Rows of the stage before were waited for since then. */
+void stage_waited(struct stage *s, long long began_us);
+/* An exchange with tp ranks has ended that began then, by trace_now. */
+static inline void stage_exchanged(struct stage *s, long long began_us)
+{
+	if (s->trace)
+		s->exchange_us += clock_us() - began_us;
+}
 /* Makes the step's copies of pages of this replica, in their order within every layer. */
 void stage_copy_pages(struct stage *s, const struct step *step);
 enum err experts_create(struct stage *s);
