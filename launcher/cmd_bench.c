@@ -116,7 +116,7 @@ static double bytes_per_step(const struct session *s, double n, double context)
 {
 	const struct model *m = &s->model;
 	double seen = m->window && (double)m->window < context ? (double)m->window : context, unused = 1;
-	double bytes = n * seen * 2 * (double)(m->n_layers * m->n_kv_head * m->n_head_dim * kv_type_bytes[s->plan.limits.kv_type]);
+	double bytes = n * seen * 2 * (double)(m->n_layers * m->n_kv_head * kv_bytes(s->plan.limits.kv_type, m->n_head_dim));
 	for (double i = 0; s->model.n_expert && i < n; i++)
 		unused *= 1 - (double)s->model.n_expert_used / (double)s->model.n_expert;
 	for (int64_t i = 0; i < weights_count(s->files); i++) {

@@ -29,7 +29,7 @@ struct recipe {
 		int activations;               /* auto, f32, int8, bf16 */
 		int64_t step_tokens;           /* most tokens in one step; a longer prompt is cut into chunks */
 		int64_t context;               /* tokens per sequence; 0: the model's, at most 4096 */
-		int kv_type;                   /* auto, f32, f16, bf16 */
+		int kv_type;                   /* auto, f32, f16, bf16, int8 */
 		int64_t kv_bytes;              /* per rank; 0: from context */
 		int64_t sequences;             /* most sequences together in one replica */
 		int load;                      /* auto, read */

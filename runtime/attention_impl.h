@@ -239,11 +239,11 @@ static void attend(const struct kv_layer *kv, const int32_t *pages, int64_t h, f
 		if (i == end)
 			continue;
 		int64_t from = queries[i].from, n_keys = queries[end - 1].to - from;
-		int64_t offset = kv_offset(kv, pages, h, start + from);
-		const float *keys = kv_widen(kv->type, kv->k + offset, room, n_keys * d);
+		int64_t offset = kv_offset(kv, pages, h, start);
+		const float *keys = kv_widen(kv, kv->k + offset, from, room, n_keys);
 		struct weights_of_block w = across ? weigh_block_across(keys, n_keys, from, d, scale, queries, i, end, n, turned, p, &r)
 						   : weigh_block(keys, n_keys, from, d, scale, queries + i, end - i, p);
-		values(kv_widen(kv->type, kv->v + offset, room, n_keys * d) - from * d, d, queries + i, end - i, w);
+		values(kv_widen(kv, kv->v + offset, from, room, n_keys) - from * d, d, queries + i, end - i, w);
 	}
 	for (i = 0; i < n; i++) {
 		float l = across ? r.l[i] : queries[i].l;

@@ -212,14 +212,16 @@ enum err stage_norm(struct stage *s, const float *weights)
 /* --- attention --- */
 
 /* Where part i of n of the rows of [q | k | v] begins. Whoever computes a row of k turns it by its angle, so k is cut between
- * heads only; q and v between units of the matrix. */
+ * heads only; q between units of the matrix, and v there too when they do not part what is stored together. */
 static int64_t qkv_cut(const struct stage *s, int64_t unit, int i, int n)
 {
-	int64_t q = q_width(s), kv = kv_width(s), at = (q + 2 * kv) * i / n, D = s->m->n_head_dim, heads = D;
+	int64_t q = q_width(s), kv = kv_width(s), at = (q + 2 * kv) * i / n, D = s->m->n_head_dim, heads = D, groups = unit;
 	while (heads % unit)
 		heads += D;
+	while (groups % kv_group(s->limits.kv_type, D))
+		groups += unit;
 	int in_k = at >= q && at < q + kv;
-	int64_t first = at < q ? 0 : in_k ? q : q + kv, step = in_k ? heads : unit, width = at < q ? q : kv;
+	int64_t first = at < q ? 0 : in_k ? q : q + kv, step = in_k ? heads : at < q ? unit : groups, width = at < q ? q : kv;
 	int64_t within = (at - first + step / 2) / step * step;
 	return first + (i == n || within > width ? width : within);
 }

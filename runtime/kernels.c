@@ -6,8 +6,23 @@
 #include <sys/auxv.h>
 #endif
 
-const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16" };
-const int kv_type_bytes[KV_TYPE_COUNT] = { 4, 2, 2 };
+const char *const kv_type_names[KV_TYPE_COUNT] = { "f32", "f16", "bf16", "int8" };
+
+enum { INT8_GROUP = 32 };
+
+int64_t kv_group(enum kv_type type, int64_t n_head_dim)
+{
+	if (type != KV_INT8)
+		return 1;
+	return n_head_dim % INT8_GROUP ? n_head_dim : INT8_GROUP;
+}
+
+int64_t kv_bytes(enum kv_type type, int64_t n_head_dim)
+{
+	static const int number[KV_TYPE_COUNT] = { 4, 2, 2, 1 };
+	int64_t scales = type == KV_INT8 ? n_head_dim / kv_group(type, n_head_dim) : 0;
+	return n_head_dim * number[type] + scales * (int64_t)sizeof(float);
+}
 
 const struct kernels *const kernel_tables[] = {
 	&kernels_c, &kernels_avx2, &kernels_avx512, &kernels_avx512vnni, &kernels_avx512bf16, &kernels_neon, &kernels_neondot, NULL

@@ -18,11 +18,17 @@ enum { KV_PAGE_TOKENS = 32,              /* positions in a page, and in a block 
 					    rows widened and two panels spread (packed_impl.h) take less */
        KERNEL_READ_UNIT = 4096,          /* see read_all */
        KERNEL_MAX_HEAD_DIM = 512, KERNEL_MAX_EXPERTS = 1024 };   /* limits of attention and route */
-enum kv_type { KV_F32, KV_F16, KV_BF16, KV_TYPE_COUNT };
+enum kv_type { KV_F32, KV_F16, KV_BF16, KV_INT8, KV_TYPE_COUNT };
 extern const char *const kv_type_names[KV_TYPE_COUNT];
-extern const int kv_type_bytes[KV_TYPE_COUNT];
+/* Numbers of a head that are stored together: in int8 they share a scale, 32 or, when those do not divide a head, all of it. */
+int64_t kv_group(enum kv_type type, int64_t n_head_dim);
+/* Bytes of K (or V) of one position and kv head, its scales included. */
+int64_t kv_bytes(enum kv_type type, int64_t n_head_dim);
 
-/* K and V of one layer on one rank. K of (page p, kv head h, place i, d): k[((p * n_kv + h) * 32 + i) * D + d]; V alike. */
+/* K and V of one layer on one rank. K of (page p, kv head h, place i, d): k[((p * n_kv + h) * 32 + i) * D + d]; V alike.
+ * Of int8 a block of (page, head) is 32 * D integers, place i's D at i * D, and then the scales as f32, place i's D / group
+ * at i * (D / group). x = q * scale, |q| <= 127, rounded to nearest even. A group with something that is not finite has a
+ * scale of NaN. */
 struct kv_layer {
 	enum kv_type type;
 	int64_t n_kv, n_head_dim;
@@ -77,7 +83,7 @@ struct kernels {
 	/* Rotates n_head heads of D at x in place by cos/sin (D/2 each, of this position). interleaved: pairs (2i, 2i+1). */
 	void (*rope)(float *x, int64_t n_head, int64_t n_head_dim, const float *cos, const float *sin, int interleaved);
 	/* Stores columns [begin, end) of one token's K or V, x (n_kv * D), at position pos of a sequence with that page
-	 * table. pool: kv->k or kv->v. */
+	 * table. pool: kv->k or kv->v. begin and end are multiples of kv_group. */
 	void (*kv_store)(const struct kv_layer *kv, unsigned char *pool, const int32_t *pages, int64_t pos, int64_t begin,
 			 int64_t end, const float *x);
 	/* One query head of one token: q (D), kv head h, positions max(0, pos-window+1)..pos (window 0: all). out (D).

@@ -395,12 +395,10 @@ INLINE float half_to_float(uint16_t h)
 	return from_bits(to_bits(from_bits(magnitude) * 0x1p112f) | special | (uint32_t)(h & 0x8000) << 16);
 }
 
-/* n stored items as floats: where they are, or in `room`. */
-INLINE const float *kv_widen(enum kv_type type, const unsigned char *from, float *restrict room, int64_t n)
+/* n floats of halves or of bf16, in `room`. */
+INLINE void widen_16(enum kv_type type, const unsigned char *from, float *restrict room, int64_t n)
 {
 	const uint16_t *restrict narrow = (const uint16_t *)(const void *)from;
-	if (type == KV_F32)
-		return (const float *)(const void *)from;
 	if (type == KV_F16) {
 		int64_t i = 0;
 #ifdef part_of_halves
@@ -413,24 +411,83 @@ INLINE const float *kv_widen(enum kv_type type, const unsigned char *from, float
 		for (int64_t i = 0; i < n; i++)
 			room[i] = from_bits((uint32_t)narrow[i] << 16);
 	}
+}
+
+/* n groups of integers times their scales. */
+INLINE void widen_groups(const signed char *restrict q, const float *restrict scales, int64_t group, float *restrict room,
+			 int64_t n)
+{
+	for (int64_t g = 0; g < n; g++, q += group, room += group)
+		for (int64_t i = 0; i < group; i++)
+			room[i] = (float)q[i] * scales[g];
+}
+
+/* A constant number of rounds becomes a few instructions. */
+static void widen_int8(const signed char *restrict q, const float *restrict scales, int64_t group, float *restrict room,
+		       int64_t n)
+{
+	if (group == 32)
+		widen_groups(q, scales, 32, room, n);
+	else
+		widen_groups(q, scales, group, room, n);
+}
+
+/* n positions from place `at` on of the block of a page and head as floats: where they are, or in `room`. */
+INLINE const float *kv_widen(const struct kv_layer *kv, const unsigned char *block, int64_t at, float *restrict room, int64_t n)
+{
+	int64_t d = kv->n_head_dim;
+	if (kv->type == KV_F32)
+		return (const float *)(const void *)block + at * d;
+	if (kv->type == KV_INT8) {
+		int64_t group = kv_group(kv->type, d), groups = d / group;
+		const float *scales = (const float *)(const void *)(block + KV_PAGE_TOKENS * d);
+		widen_int8((const signed char *)block + at * d, scales + at * groups, group, room, n * groups);
+	} else {
+		widen_16(kv->type, block + at * d * 2, room, n * d);
+	}
 	return room;
 }
 
-static void kv_narrow(enum kv_type type, const float *from, unsigned char *to, int64_t n)
+/* Divides, as a reciprocal of the scale of the smallest numbers would be infinite. A scale that lost its low bits there may
+ * ask for more than 127. */
+static void store_group(const float *x, int64_t n, signed char *q, float *scale)
 {
-	uint16_t *narrow = (uint16_t *)(void *)to;
-	if (type == KV_F32)
-		memcpy(to, from, (size_t)n * sizeof *from);
-	else
-		for (int64_t i = 0; i < n; i++)
-			narrow[i] = type == KV_F16 ? wtype_f32_to_f16(from[i]) : wtype_f32_to_bf16(from[i]);
+	float largest = 0.0f, d;
+	int finite = 1;
+	for (int64_t i = 0; i < n; i++) {
+		float size = fabsf(x[i]);
+		finite &= size < INFINITY;
+		largest = size > largest ? size : largest;
+	}
+	*scale = d = finite ? largest / 127.0f : NAN;
+	for (int64_t i = 0; i < n; i++) {
+		float r = d > 0.0f ? x[i] / d : 0.0f;
+		r = r > 127.0f ? 127.0f : r < -127.0f ? -127.0f : r;
+		q[i] = (signed char)((r + 0x1.8p23f) - 0x1.8p23f);   /* to nearest even */
+	}
 }
 
-/* Byte offset of (position, head) in k and v. */
+/* Numbers [at, at + n) of a head at place `place` of a block. */
+static void kv_narrow(const struct kv_layer *kv, const float *from, unsigned char *block, int64_t place, int64_t at, int64_t n)
+{
+	int64_t d = kv->n_head_dim, group = kv_group(kv->type, d);
+	uint16_t *narrow = (uint16_t *)(void *)block + place * d + at;
+	if (kv->type == KV_F32) {
+		memcpy((float *)(void *)block + place * d + at, from, (size_t)n * sizeof *from);
+	} else if (kv->type == KV_INT8) {
+		float *scales = (float *)(void *)(block + KV_PAGE_TOKENS * d) + place * (d / group);
+		for (int64_t i = 0; i < n; i += group)
+			store_group(from + i, group, (signed char *)block + place * d + at + i, scales + (at + i) / group);
+	} else {
+		for (int64_t i = 0; i < n; i++)
+			narrow[i] = kv->type == KV_F16 ? wtype_f32_to_f16(from[i]) : wtype_f32_to_bf16(from[i]);
+	}
+}
+
+/* Byte offset in k and v of the block of a head that position pos lies in. */
 INLINE int64_t kv_offset(const struct kv_layer *kv, const int32_t *pages, int64_t h, int64_t pos)
 {
-	int64_t row = ((int64_t)pages[pos / KV_PAGE_TOKENS] * kv->n_kv + h) * KV_PAGE_TOKENS + pos % KV_PAGE_TOKENS;
-	return row * kv->n_head_dim * kv_type_bytes[kv->type];
+	return ((int64_t)pages[pos / KV_PAGE_TOKENS] * kv->n_kv + h) * KV_PAGE_TOKENS * kv_bytes(kv->type, kv->n_head_dim);
 }
 
 static void kv_store(const struct kv_layer *kv, unsigned char *pool, const int32_t *pages, int64_t pos, int64_t begin,
@@ -440,7 +497,7 @@ static void kv_store(const struct kv_layer *kv, unsigned char *pool, const int32
 	for (int64_t c = begin, next; c < end; c = next) {
 		int64_t h = c / D;
 		next = (h + 1) * D < end ? (h + 1) * D : end;
-		kv_narrow(kv->type, x + c, pool + kv_offset(kv, pages, h, pos) + c % D * kv_type_bytes[kv->type], next - c);
+		kv_narrow(kv, x + c, pool + kv_offset(kv, pages, h, pos), pos % KV_PAGE_TOKENS, c % D, next - c);
 	}
 }
 

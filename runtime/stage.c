@@ -14,7 +14,7 @@ static int64_t ffn_columns(const struct model *m, const struct shard *s)
 
 int64_t stage_page_bytes(const struct model *m, const struct shard *s, enum kv_type type)
 {
-	return range_size(s->layers) * 2 * range_size(s->kv_heads) * KV_PAGE_TOKENS * m->n_head_dim * kv_type_bytes[type];
+	return range_size(s->layers) * 2 * range_size(s->kv_heads) * KV_PAGE_TOKENS * kv_bytes(type, m->n_head_dim);
 }
 
 /* Columns of what is gathered when a matrix is not cut along K; 0: nothing is. */

@@ -115,7 +115,7 @@ if __name__ == "__main__":
     theirs = show("llama.cpp", compare(references, of_llama_cpp(args.model, contexts, "default")))
     show("llama.cpp, KV cache f32, no flash", compare(references, of_llama_cpp(args.model, contexts, "f32")))
     if args.shardrun:
-        for words in ([], ["--kv-type", "f16"], ["--set", "runtime.activations=f32"]):
+        for words in ([], ["--kv-type", "f16"], ["--kv-type", "int8"], ["--set", "runtime.activations=f32"]):
             show(" ".join(["shardrun"] + words[-1:]), compare(references, of_shardrun(args.shardrun, args.model, contexts, words)))
     if args.write:
         versions = {"llama-cpp-python": lc.__version__, "transformers": transformers.__version__, "torch": torch.__version__}

@@ -13,7 +13,8 @@ static void cache_fill(struct cache *c, const struct kernels *k, int64_t spare_p
 {
 	int64_t n_pages = (c->n_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS, all = n_pages + spare_pages;
 	int64_t token = c->layer.n_kv * c->layer.n_head_dim;
-	size_t bytes = (size_t)(all * KV_PAGE_TOKENS * token * kv_type_bytes[c->layer.type]);
+	int64_t group = kv_group(c->layer.type, c->layer.n_head_dim);
+	size_t bytes = (size_t)(all * KV_PAGE_TOKENS * c->layer.n_kv * kv_bytes(c->layer.type, c->layer.n_head_dim));
 	c->layer.k = memset(room(bytes), 0xff, bytes);
 	c->layer.v = memset(room(bytes), 0xff, bytes);
 	c->pages = room((size_t)all * sizeof *c->pages);
@@ -27,7 +28,7 @@ static void cache_fill(struct cache *c, const struct kernels *k, int64_t spare_p
 	}
 	for (int64_t pos = 0; pos < c->n_tokens; pos++)
 		for (int64_t at = 0, end; at < token; at = end) {   /* in pieces that end inside heads */
-			end = at + 1 + random_below(token - at);
+			end = at + (1 + random_below((token - at) / group)) * group;
 			k->kv_store(&c->layer, c->layer.k, c->pages, pos, at, end, c->k + pos * token);
 			k->kv_store(&c->layer, c->layer.v, c->pages, pos, at, end, c->v + pos * token);
 		}
@@ -35,8 +36,18 @@ static void cache_fill(struct cache *c, const struct kernels *k, int64_t spare_p
 
 static void cache_free(struct cache *c) { free(c->layer.k), free(c->layer.v), free(c->pages); }
 
-static double stored(enum kv_type type, float x)
+/* Number i of the head x (d) as it comes back. */
+static double stored(enum kv_type type, const float *head, int64_t d, int64_t i)
 {
+	float x = head[i];
+	if (type == KV_INT8) {
+		int64_t group = d % 32 ? d : 32;
+		float largest = 0;
+		for (int64_t g = i / group * group; g < i / group * group + group; g++)
+			largest = fmaxf(largest, fabsf(head[g]));
+		float scale = largest / 127;
+		return largest > 0 ? nearbyint((double)(x / scale)) * (double)scale : 0;
+	}
 	if (type == KV_F16)
 		return (double)wtype_f16_to_f32(wtype_f32_to_f16(x));
 	return type == KV_BF16 ? (double)wtype_bf16_to_f32(wtype_f32_to_bf16(x)) : (double)x;
@@ -52,14 +63,14 @@ static void reference(const struct cache *c, int64_t h, int64_t pos, int64_t win
 	for (int64_t j = first; j <= pos; j++) {
 		const float *key = c->k + (j * c->layer.n_kv + h) * d;
 		for (int64_t i = 0; i < d; i++)
-			score[j] += scale * (double)q[i] * stored(c->layer.type, key[i]);
+			score[j] += scale * (double)q[i] * stored(c->layer.type, key, d, i);
 		top = fmax(top, score[j]);
 	}
 	for (int64_t j = first; j <= pos; j++)
 		sum += exp(score[j] - top);
 	for (int64_t j = first; j <= pos; j++)
 		for (int64_t i = 0; i < d; i++)
-			out[i] += exp(score[j] - top) / sum * stored(c->layer.type, c->v[(j * c->layer.n_kv + h) * d + i]);
+			out[i] += exp(score[j] - top) / sum * stored(c->layer.type, c->v + (j * c->layer.n_kv + h) * d, d, i);
 	free(score);
 }
 
@@ -98,6 +109,8 @@ TEST(attention_matches_softmax_and_does_not_see_pages)
 			check_attention((enum kv_type)type, dims[round % 6], 1 + random_below(3), 1 + random_below(200),
 					windows[round % 7], round % 4 == 3 ? 40.0f : 1.0f);
 	check_attention(KV_F16, KERNEL_MAX_HEAD_DIM, 2, 70, 0, 1.0f);
+	check_attention(KV_INT8, KERNEL_MAX_HEAD_DIM, 2, 70, 0, 1.0f);
+	check_attention(KV_INT8, KERNEL_MAX_HEAD_DIM - 1, 2, 70, 0, 1.0f);
 }
 
 /* Rows and heads together, whatever their number and whatever lies in the places behind each row. */
@@ -107,7 +120,7 @@ TEST(rows_and_heads_together_have_the_bits_of_each_alone)
 	for (int round = 0; round < 126; round++) {
 		int64_t d = dims[round % 6], window = windows[round % 7], heads = 1 + random_below(5), n_tokens = 1 + random_below(150);
 		int64_t rows = 1 + random_below(n_tokens), pos = random_below(n_tokens - rows + 1), ld = heads * d + random_below(9);
-		struct cache c = { .layer = { (enum kv_type)(round % 3), 2, d, NULL, NULL }, .n_tokens = n_tokens };
+		struct cache c = { .layer = { (enum kv_type)(round / 7 % KV_TYPE_COUNT), 2, d, NULL, NULL }, .n_tokens = n_tokens };
 		float *q = random_floats(rows * ld), *out = random_floats(rows * ld), *alone = random_floats(rows * ld), *first;
 		first = room((size_t)(rows * ld) * sizeof *first);
 		c.k = random_floats(n_tokens * 2 * d);
@@ -177,6 +190,35 @@ TEST(every_stored_number_is_widened_exactly)
 			}
 }
 
+/* In int8 too, with the scale of its group: of a constant, of the smallest numbers, and NaN for what is not finite. */
+TEST(int8_keeps_whole_steps_and_does_not_hide_what_is_not_finite)
+{
+	enum { D = 96 };
+	static const float scales[] = { 1.0f, 0x1p-149f, 0x1p-140f, 0x1p120f, 0.0f };
+	float q[D] = { 0 }, out[D], value[D];
+	int32_t page = 0;
+	FOR_TABLES(k)
+		for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+			struct kv_layer kv = { KV_INT8, 1, D, room((size_t)(KV_PAGE_TOKENS * kv_bytes(KV_INT8, D))),
+					       room((size_t)(KV_PAGE_TOKENS * kv_bytes(KV_INT8, D))) };
+			for (int i = 0; i < D; i++)
+				value[i] = (float)(i % 32 == 31 ? 127 : i * 5 % 255 - 127) * scales[s];
+			k->kv_store(&kv, kv.v, &page, 0, 0, D, value);
+			k->attention(&kv, &page, 0, 0, 0, 1.0f, q, out);
+			for (int i = 0; i < D; i++)
+				CU_ASSERT(out[i] == value[i]);
+			value[40] = s % 2 ? NAN : -INFINITY;
+			k->kv_store(&kv, kv.v, &page, 0, 32, D, value);
+			k->attention(&kv, &page, 0, 0, 0, 1.0f, q, out);
+			for (int i = 0; i < D; i++)
+				CU_ASSERT(i / 32 == 1 ? isnan(out[i]) : out[i] == value[i]);
+			free(kv.k), free(kv.v);
+		}
+	CU_ASSERT_EQUAL(kv_bytes(KV_INT8, 64), 72);
+	CU_ASSERT_EQUAL(kv_bytes(KV_INT8, 80), 84);
+	CU_ASSERT_EQUAL(kv_bytes(KV_F16, 80), 160);
+}
+
 TEST(nan_in_a_key_reaches_the_output_but_not_past_the_mask)
 {
 	enum { D = 8, N = 70 };
@@ -201,4 +243,5 @@ TEST(nan_in_a_key_reaches_the_output_but_not_past_the_mask)
 TEST_MAIN("attention", CASE(attention_matches_softmax_and_does_not_see_pages),
 	  CASE(rows_and_heads_together_have_the_bits_of_each_alone),
 	  CASE(the_running_maximum_may_rise_in_every_block), CASE(every_stored_number_is_widened_exactly),
+	  CASE(int8_keeps_whole_steps_and_does_not_hide_what_is_not_finite),
 	  CASE(nan_in_a_key_reaches_the_output_but_not_past_the_mask))

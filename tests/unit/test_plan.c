@@ -75,6 +75,25 @@ TEST(a_step_has_room_for_shared_pages)
 	end_plan(&t);
 }
 
+/* Half the bytes in f16; in int8 a quarter and the scales. */
+TEST(the_kv_cache_takes_the_bytes_of_its_type)
+{
+	static const enum kv_type types[] = { KV_F16, KV_BF16, KV_INT8 };
+	struct planned t;
+	struct plan_wish wish = wish_of(1, 1, 1);
+	CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 1, &wish, &t));
+	uint64_t floats = t.p.ranks[0].kv_bytes;
+	end_plan(&t);
+	for (int i = 0; i < 3; i++) {
+		wish.kv_type = types[i];
+		CHECK_OK(try_plan(DENSE, "pack:1 core:2 pu:1 memory:64GiB", 1, &wish, &t));
+		int64_t d = t.m.n_head_dim, scales = d % 32 ? 1 : d / 32;
+		CU_ASSERT_EQUAL(t.p.ranks[0].kv_bytes, types[i] == KV_INT8 ? floats / (uint64_t)(4 * d) * (uint64_t)(d + 4 * scales)
+									   : floats / 2);
+		end_plan(&t);
+	}
+}
+
 /* 16777216 tokens are 524288 pages; 4096 such sequences would be 2^31. */
 TEST(a_step_of_too_many_pages_is_refused)
 {
@@ -198,6 +217,7 @@ TEST(the_plan_covers_what_every_rank_takes)
 }
 
 TEST_MAIN("plan", CASE(a_step_has_room_for_all_sequences_of_the_replicas_that_step_together),
-	  CASE(a_step_has_room_for_shared_pages), CASE(a_step_of_too_many_pages_is_refused), CASE(logits_are_part_of_the_plan),
+	  CASE(a_step_has_room_for_shared_pages), CASE(the_kv_cache_takes_the_bytes_of_its_type),
+	  CASE(a_step_of_too_many_pages_is_refused), CASE(logits_are_part_of_the_plan),
 	  CASE(what_does_not_fit_is_refused_with_the_numbers),
 	  CASE(an_arithmetic_asked_for_by_name_must_have_weights), CASE(the_plan_covers_what_every_rank_takes))

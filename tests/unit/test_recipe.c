@@ -133,6 +133,7 @@ TEST(sizes_mean_what_their_units_say)
 
 TEST(wrong_values_are_named_with_what_is_allowed)
 {
+	refused("runtime:\n  kv_type: int4\n", "r.yaml:2:12: runtime.kv_type: found \"int4\", allowed: auto, f32, f16, bf16 or int8");
 	refused("parallel:\n  tp: two\n", "r.yaml:2:7: parallel.tp: found \"two\", " TP);
 	refused("parallel:\n  tp: 0\n", "r.yaml:2:7: parallel.tp: found \"0\", " TP);
 	refused("parallel:\n  tp: 4097\n", "r.yaml:2:7: parallel.tp: found \"4097\", " TP);

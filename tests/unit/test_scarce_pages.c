@@ -66,6 +66,7 @@ TEST(scarce_pages_change_no_bit)
 		{ MODELS "llama-tied", { .tp = 1, .pp = 1, .dp = 1 }, 1, 1, 64, KV_F32, ARITHMETIC_F32 },
 		{ MODELS "llama-tied", { .tp = 2, .pp = 2, .dp = 1 }, 4, 2, 17, KV_BF16, ARITHMETIC_F32 },
 		{ MODELS "llama-tied", { .tp = 1, .pp = 1, .dp = 2 }, 2, 1, 40, KV_F16, ARITHMETIC_F32 },
+		{ MODELS "llama-tied", { .tp = 2, .pp = 1, .dp = 1 }, 2, 2, 23, KV_INT8, ARITHMETIC_F32 },
 		{ MODELS "mistral-window", { .tp = 3, .pp = 1, .dp = 1 }, 3, 1, 33, KV_F32, ARITHMETIC_F32 },
 		{ MODELS "llama-bf16", { .tp = 2, .pp = 1, .dp = 1 }, 2, 1, 50, KV_F32, ARITHMETIC_DEFAULT },
 		{ MODELS "mixtral-8x2", { .tp = 1, .pp = 2, .dp = 2, .ep = 2 }, 4, 1, 29, KV_F32, ARITHMETIC_F32 },

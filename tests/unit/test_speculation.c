@@ -62,6 +62,7 @@ TEST(guesses_change_no_bit_in_any_layout)
 		{ MODELS "llama-tied", { .tp = 1, .pp = 1, .dp = 1 }, 1, 1, 64, 1, 0, KV_F32, ARITHMETIC_F32 },
 		{ MODELS "llama-tied", { .tp = 1, .pp = 1, .dp = 1 }, 1, 2, 64, 4, 7, KV_F16, ARITHMETIC_F32 },
 		{ MODELS "llama-tied", { .tp = 2, .pp = 2, .dp = 1 }, 4, 1, 17, 6, 12, KV_BF16, ARITHMETIC_F32 },
+		{ MODELS "llama-tied", { .tp = 2, .pp = 1, .dp = 1 }, 2, 2, 23, 5, 10, KV_INT8, ARITHMETIC_F32 },
 		{ MODELS "llama-untied", { .tp = 1, .pp = 1, .dp = 2 }, 2, 1, 40, 3, 8, KV_F32, ARITHMETIC_F32 },
 		{ MODELS "mistral-window", { .tp = 3, .pp = 1, .dp = 1 }, 3, 1, 33, 2, 0, KV_F32, ARITHMETIC_F32 },
 		{ MODELS "llama-bf16", { .tp = 2, .pp = 1, .dp = 1 }, 2, 1, 50, 4, 9, KV_F32, ARITHMETIC_DEFAULT },
