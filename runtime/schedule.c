@@ -66,7 +66,7 @@ static int is_answering(const struct sequence *q) { return q->n_made > 0 && q->n
 static void copy_ids(const struct sequence *q, int64_t first, int64_t n, int32_t *to)
 {
 	for (int64_t i = first; i < first + n; i++)
-		*to++ = i < q->r.n_prompt ? q->r.prompt[i] : q->r.answer[i - q->r.n_prompt];
+		*to++ = token_at(q, i);
 }
 
 static int is_before(const struct schedule *s, int32_t a, int32_t b)

@@ -65,7 +65,7 @@ static struct ngram *text_of(struct schedule *s, int32_t number)
 	const struct sequence *q = &s->sequences[number];
 	struct ngram *g = ngram_of(s->replicas[q->replica].texts, number);
 	for (int64_t i = g ? ngram_known(g) : 0; g && i < known(q); i++)
-		ngram_add(g, i < q->r.n_prompt ? q->r.prompt[i] : q->r.answer[i - q->r.n_prompt]);
+		ngram_add(g, token_at(q, i));
 	return g;
 }
 

@@ -55,6 +55,11 @@ struct schedule {
 
 static inline int64_t pages_for(int64_t tokens) { return (tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 static inline int64_t known(const struct sequence *q) { return q->r.n_prompt + q->n_made; }
+/* Token i of what is known. */
+static inline int32_t token_at(const struct sequence *q, int64_t i)
+{
+	return i < q->r.n_prompt ? q->r.prompt[i] : q->r.answer[i - q->r.n_prompt];
+}
 
 static inline int32_t *table_of(const struct schedule *s, const struct sequence *q)
 {
